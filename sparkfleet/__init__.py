@@ -1,0 +1,1 @@
+"""sparkfleet: provision a fleet of NVIDIA DGX Sparks, on pyinfra."""

@@ -1,0 +1,1 @@
+"""Pure checks: what was read and what is wanted -> findings."""

@@ -1,0 +1,1 @@
+"""pyinfra facts: one bulk read per host, parsed by pure functions."""

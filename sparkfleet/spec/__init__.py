@@ -1,0 +1,1 @@
+"""Pure models and functions: inventory + recipe + hardware -> one release per service."""

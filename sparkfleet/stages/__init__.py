@@ -1,0 +1,1 @@
+"""check, stage, configure, roll: compositions of facts, checks and operations."""
