@@ -1,0 +1,185 @@
+"""What an owner writes about a host: models of the inventory's data, and their reading."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from sparkfleet.spec.base import EnvName, FlagName, FlagValue, Model, Name, Rows, Text, Utilization
+from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.wording import explain
+
+PASSED_THROUGH = re.compile(r"^(ssh_|fake_|spark_|_)")
+"""Keys that are pyinfra's own (connection data and global arguments) or the connector's."""
+
+SWITCHES = ("partial", "restart_docker", "adopt")
+"""Keys that come by --data for one run."""
+
+
+class ServiceSpec(Model):
+    """One engine on one host."""
+
+    recipe: Name = Field(description="Stem of a file in recipes/.")
+    variant: Name | None = Field(default=None, description="A variant of the recipe.")
+    preset: Name | None = Field(
+        default=None,
+        description="A preset of the recipe (alone, shared). At most one of preset, utilization "
+        "and reserve_gib; none of them means preset alone.",
+    )
+    utilization: Utilization | None = Field(
+        default=None,
+        description="Fraction of the memory the system reports (MemTotal), such as 0.70.",
+    )
+    reserve_gib: float | None = Field(
+        default=None, gt=0, description="GiB left to everything else on the box."
+    )
+    port: int = Field(default=8000, ge=1024, le=65535, description="Port on the host.")
+    bind: str = Field(default="127.0.0.1", description="Host address that the port is bound to.")
+    auth: Literal["key", "none"] = Field(
+        default="key", description="key: /v1 wants the fleet's API key."
+    )
+    flags: dict[FlagName, FlagValue | None] = Field(
+        default_factory=dict, description="Engine flags over the recipe's; null removes one."
+    )
+    env: dict[EnvName, str | None] = Field(
+        default_factory=dict, description="Environment over the recipe's; null removes one."
+    )
+    fallbacks: Rows[Name] = Field(
+        default=(), description="Fallbacks of the recipe that are in use."
+    )
+    overrides: dict[Name, Text] = Field(
+        default_factory=dict, description="Rule → the owner's reason to break it; reported."
+    )
+    image: Text | None = Field(
+        default=None, description="Another tag, @sha256:… or full reference than the recipe's."
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            raise ValueError(
+                "must be an IP address of the host: 127.0.0.1 for itself only, 0.0.0.0 for all"
+            ) from None
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        sizes = [
+            k for k in ("preset", "utilization", "reserve_gib") if getattr(self, k) is not None
+        ]
+        if len(sizes) > 1:
+            raise ValueError(f"says {' and '.join(sizes)} at once; keep one of them")
+        return self
+
+
+class HostSpec(Model):
+    """One Spark, as its owner wants it."""
+
+    name: str = Field(description="The inventory's name of the host.")
+    hardware: Name = Field(default="gb10", description="Stem of a file in hardware/.")
+    root: str = Field(
+        default="/var/lib/sparkfleet",
+        pattern=r"^/[\w./-]+$",
+        description="Our directory on the host.",
+    )
+    models_dir: str = Field(
+        default="", pattern=r"^(/[\w./-]+)?$", description="Where weights go; empty: {root}/models."
+    )
+    hub_endpoint: str | None = Field(
+        default=None, pattern=r"^https?://\S+$", description="Another hub than huggingface.co."
+    )
+    catalog: Text | None = Field(
+        default=None, description="A further directory that holds recipes/ and hardware/."
+    )
+    lock: Text = Field(default="recipes.lock", description="Lock file, relative to the project.")
+    batch: int = Field(default=1, ge=1, description="Hosts that are switched at once.")
+    soak: float = Field(default=0, ge=0, description="Seconds to watch a batch before the next.")
+    services: dict[Name, ServiceSpec] = Field(min_length=1, description="By name.")
+    partial: bool = Field(default=False, description="Go on with the hosts that passed the checks.")
+    restart_docker: bool = Field(default=False, description="Docker may be restarted under others.")
+    adopt: bool = Field(default=False, description="Take over what the owner started by hand.")
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        held: dict[int, str] = {}
+        for name, service in self.services.items():
+            if service.port in held:
+                raise ValueError(
+                    f"gives port {service.port} to two services, {held[service.port]} and {name}; "
+                    "give one of them another port"
+                )
+            held[service.port] = name
+        return self
+
+    @model_validator(mode="after")
+    def _models_dir(self) -> Self:
+        if not self.models_dir:
+            object.__setattr__(self, "models_dir", f"{self.root}/models")
+        return self
+
+
+SERVICE_KEYS = tuple(ServiceSpec.model_fields)
+HOST_KEYS = tuple(key for key in HostSpec.model_fields if key != "name")
+
+
+def parse_host(name: str, data: Mapping[str, Any]) -> HostSpec:
+    """Read one host's data, in either form: `services:` or one service's keys on the host itself.
+
+    Raises SpecError that names the host, each faulty key and its value.
+    """
+    own = {key: value for key, value in data.items() if not PASSED_THROUGH.match(key)}
+    flat = {key: own.pop(key) for key in SERVICE_KEYS if key in own}
+    single = own.pop("service", None)
+    if "services" in own:
+        mixed = [*flat, *(["service"] if single is not None else [])]
+        if mixed:
+            raise SpecError(
+                f"Host {name} has services and also {', '.join(mixed)} beside it: a host has "
+                "either one service written flat or several under services, so move "
+                f"{', '.join(mixed)} into one of the services.",
+                host=name,
+                key=mixed[0],
+            )
+    else:
+        own["services"] = {single if single is not None else "llm": flat}
+    try:
+        return HostSpec.model_validate({**own, "name": name})
+    except ValidationError as error:
+        raise explain(
+            error, {**own}, where=f"Host {name}", host=name, flat="service" if flat else None
+        ) from None
+
+
+def parse_fleet(fleet: Mapping[str, Mapping[str, Any]]) -> dict[str, HostSpec]:
+    """Read every host; all faults of all hosts are raised in one SpecError.
+
+    Two names that lead to one box (same ssh_hostname and ssh_port) are refused as well.
+    """
+    hosts: dict[str, HostSpec] = {}
+    errors: list[SpecError] = []
+    boxes: dict[tuple[str, Any], str] = {}
+    for name, data in fleet.items():
+        try:
+            hosts[name] = parse_host(name, data)
+        except SpecError as error:
+            errors.append(error)
+        box = (str(data.get("ssh_hostname", name)).lower(), data.get("ssh_port", 22))
+        if box in boxes:
+            errors.append(
+                SpecError(
+                    f"Hosts {boxes[box]} and {name} are the same box ({box[0]}, port {box[1]}): "
+                    "two hosts would fight over it; keep one of them.",
+                    host=name,
+                    key="ssh_hostname",
+                )
+            )
+        boxes.setdefault(box, name)
+    if errors:
+        raise SpecError.gather(errors)
+    return hosts
