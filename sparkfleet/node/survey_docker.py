@@ -1,0 +1,190 @@
+"""Docker, asked over its own socket: a few milliseconds, where each `docker` command costs 50.
+
+HTTP/1.0 keeps the client to a dozen lines: the daemon answers whole and closes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from typing import Any, Iterator
+
+from sparkfleet.node.survey_gpu import run
+from sparkfleet.node.survey_host import SEARCH_PATH, filesystem
+
+SOCKET = "/run/docker.sock"
+
+#: Seconds for one answer of the daemon.
+TIMEOUT = 8.0
+
+#: Where the Compose plugin may lie, in Docker's own order.
+PLUGIN_DIRECTORIES = (
+    "/usr/local/lib/docker/cli-plugins",
+    "/usr/local/libexec/docker/cli-plugins",
+    "/usr/lib/docker/cli-plugins",
+    "/usr/libexec/docker/cli-plugins",
+)
+
+#: Labels that tell whose container it is; others may hold anything and stay on the host.
+LABELS = ("sparkfleet.", "com.docker.compose.project")
+
+#: Arguments whose value is a secret.
+SECRET_FLAGS = ("--api-key", "--hf-token", "--hf_token")
+
+
+class DockerError(Exception):
+    """The daemon refused or failed; the text is its own."""
+
+
+def get(path: str, address: str = SOCKET) -> Any:
+    """Return the daemon's JSON answer; raises OSError where it can't be reached, DockerError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT)
+        connection.connect(address)
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+        chunks = iter(lambda: connection.recv(1 << 16), b"")
+        head, _, body = b"".join(chunks).partition(b"\r\n\r\n")
+    status = head.split(None, 2)[1:2]
+    if status != [b"200"]:
+        raise DockerError(body.decode("utf-8", "backslashreplace").strip() or "no answer")
+    return json.loads(body)
+
+
+def docker(request: dict[str, Any]) -> dict[str, Any]:
+    """The daemon, with its containers, its images and the disks that it stores them on.
+
+    `absent` (not installed), `error` (installed, does not answer) and `denied` (answers, but not
+    to this user) are told apart.
+    """
+    if not os.path.exists(SOCKET):
+        if shutil.which("dockerd", path=SEARCH_PATH) is None:
+            return {"absent": True}
+        return {"error": f"{SOCKET} does not exist: the daemon is not running"}
+    try:
+        info = get("/info")
+    except PermissionError as error:
+        return {"denied": str(error)}
+    except (OSError, DockerError) as error:
+        return {"error": f"{SOCKET}: {error}"}
+    images = get("/images/json")
+    return {
+        "version": info.get("ServerVersion"),
+        "root": info.get("DockerRootDir"),
+        "driver": info.get("Driver"),
+        "runtimes": sorted(info.get("Runtimes") or {}),
+        "default_runtime": info.get("DefaultRuntime"),
+        "cdi": cdi_devices(info),
+        "live_restore": bool(info.get("LiveRestoreEnabled")),
+        "containers": list(containers(request, images)),
+        "images": {
+            reference: image["Id"]
+            for image in images
+            for reference in [*(image.get("RepoDigests") or []), *(image.get("RepoTags") or [])]
+        },
+        "filesystems": {path: filesystem(path) for path in stores(info)},
+    }
+
+
+def why_not(section: dict[str, Any]) -> str:
+    """Why the containers and images are not known, given the docker section."""
+    if section.get("absent"):
+        return "Docker is not installed"
+    reasons = (section.get(key) for key in ("error", "denied", "unknown"))
+    return next(filter(None, reasons), "the Docker daemon was not asked")
+
+
+def stores(info: dict[str, Any]) -> list[str]:
+    """Directories that grow with images: Docker's own, and containerd's where it keeps them."""
+    paths = [info.get("DockerRootDir") or "/var/lib/docker"]
+    status = dict(pair for pair in info.get("DriverStatus") or [] if len(pair) == 2)
+    if str(status.get("driver-type", "")).startswith("io.containerd.snapshotter"):
+        paths.append("/var/lib/containerd")
+    return paths
+
+
+def cdi_devices(info: dict[str, Any]) -> list[str]:
+    """GPU devices that the daemon knows by CDI (Docker 28.2 and up list them)."""
+    known = [device.get("ID", "") for device in info.get("DiscoveredDevices") or []]
+    return [name for name in known if name.startswith("nvidia.com/gpu")]
+
+
+def containers(request: dict[str, Any], images: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every container in short; in full those that have to do with us: by label, name or port."""
+    digests = {image["Id"]: image.get("RepoDigests") or [] for image in images}
+    names = set(request.get("containers", []))
+    ports = set(request.get("ports", []))
+    for item in get("/containers/json?all=1"):
+        name = (item.get("Names") or ["/"])[0].lstrip("/")
+        published = sorted(
+            {(port["PublicPort"], port["PrivatePort"]) for port in item.get("Ports") or []
+             if "PublicPort" in port}
+        )  # fmt: skip
+        labels = {
+            key: value for key, value in (item.get("Labels") or {}).items()
+            if key.startswith(LABELS)
+        }  # fmt: skip
+        short = {
+            "name": name,
+            "id": item["Id"],
+            "image": item.get("Image"),
+            "digests": digests.get(item.get("ImageID"), []),
+            "state": item.get("State"),
+            "ports": published,
+            "labels": labels,
+        }
+        ours = any(key.startswith("sparkfleet.") for key in labels)
+        host_network = (item.get("HostConfig") or {}).get("NetworkMode") == "host"
+        if ours or host_network or name in names or ports & {port for port, _ in published}:
+            short.update(details(item["Id"]))
+        yield short
+
+
+def details(container: str) -> dict[str, Any]:
+    """What only an inspection tells. Never the environment: it may hold keys."""
+    try:
+        whole = get(f"/containers/{container}/json")
+    except DockerError:  # removed since the list was made
+        return {}
+    state = whole["State"]
+    return {
+        "started": state.get("StartedAt"),
+        "pid": state.get("Pid") or None,
+        "exit_code": state.get("ExitCode"),
+        "oom_killed": state.get("OOMKilled"),
+        "restart": whole["HostConfig"].get("RestartPolicy", {}).get("Name"),
+        "network": whole["HostConfig"].get("NetworkMode"),
+        "cmd": without_secrets([whole["Path"], *whole["Args"]]),
+        "mounts": [
+            [mount.get("Source"), mount.get("Destination"), bool(mount.get("RW"))]
+            for mount in whole.get("Mounts") or []
+        ],
+    }
+
+
+def without_secrets(argv: list[str]) -> list[str]:
+    """Return an argv with the values of secret flags masked."""
+    masked: list[str] = []
+    for argument in argv:
+        flag, equals, _ = argument.partition("=")
+        if masked and masked[-1] in SECRET_FLAGS:
+            masked.append("***")
+        elif equals and flag in SECRET_FLAGS:
+            masked.append(f"{flag}=***")
+        else:
+            masked.append(re.sub(r"(--(?:api-key|hf[-_]token)[= ])\S+", r"\1***", argument))
+    return masked
+
+
+def compose(request: dict[str, Any]) -> dict[str, Any]:
+    """The Compose plugin's version, from the plugin itself."""
+    for directory in PLUGIN_DIRECTORIES:
+        plugin = os.path.join(directory, "docker-compose")
+        if os.access(plugin, os.X_OK):
+            said = run([plugin, "docker-cli-plugin-metadata"], TIMEOUT)
+            if said["rc"] != 0:
+                return {"error": said["err"] or said["out"] or f"exit status {said['rc']}"}
+            return {"version": json.loads(said["out"])["Version"], "path": plugin}
+    return {"absent": True}
