@@ -1,0 +1,193 @@
+"""What is checked before the first connection: the command line and the whole inventory.
+
+pyinfra exits with 0 when an inventory file is missing or `--limit` matches nothing, and never
+reaches the deploy file then. Its `config.py` runs first, so the command line is judged from there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from pyinfra.api.exceptions import InventoryError, PyinfraError
+from pyinfra.api.inventory import Inventory
+from pyinfra.context import ctx_state
+from pyinfra_cli.exceptions import CliError
+from pyinfra_cli.inventory import make_inventory
+from pyinfra_cli.util import parse_cli_arg
+
+from sparkfleet.fleet import GROUP, RUN_SWITCHES, begin
+from sparkfleet.spec.errors import SpecError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
+
+
+def guard() -> None:
+    """Judge the running `pyinfra` command; raises CliError with one sentence on what is wrong."""
+    context = click.get_current_context(silent=True)
+    if context is None:  # imported by something that is not the pyinfra command
+        return
+    signal.signal(signal.SIGINT, _interrupted)
+    options = context.params
+    try:
+        _guard(options)
+    except SpecError as error:
+        raise CliError(str(error)) from None
+    except InventoryError as error:
+        raise CliError(f"{options['inventory']}: {error}") from None
+
+
+def _guard(options: Mapping[str, Any]) -> None:
+    check_inventory_argument(options["inventory"])
+    data = override_data(options.get("data") or ())
+    inventory = _load_inventory(options, data)
+    chosen = choose_hosts(inventory, options.get("limit") or (), options.get("exclude") or ())
+    deploys = [name for name in options["operations"] if str(name).endswith(".py")]
+    if not deploys:  # `exec`, `fact` and single operations are pyinfra's own business
+        return
+    check_options(options)
+    check_groups(inventory, str(options["inventory"]))
+    check_switches(data)
+    begin({name: _data_of(inventory, name) for name in chosen}, switches=data)
+
+
+def check_inventory_argument(argument: str) -> None:
+    """Refuse a path that does not exist; pyinfra would take it for a host name and exit with 0."""
+    is_list = "," in argument or argument.startswith("@")
+    looks_like_path = argument.endswith(".py") or "/" in argument
+    if looks_like_path and not is_list and not Path(argument).is_file():
+        there = sorted(str(path) for path in Path("inventory").glob("*.py"))
+        hint = f" There are: {', '.join(there)}." if there else ""
+        raise CliError(f"There is no inventory file {argument}.{hint}")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that undo the order in which sparkfleet changes hosts."""
+    for name in ("no_wait", "serial"):
+        if options.get(name):
+            flag = "--" + name.replace("_", "-")
+            raise CliError(
+                f"{flag} does not go with sparkfleet: it changes hosts batch by batch itself, and "
+                f"pyinfra's {flag} would go on past a host that failed. Leave it out; the size of "
+                "a batch is `batch` in group_data/sparks.py."
+            )
+    interactive = not (options.get("yes") or options.get("dry") or options.get("json_output"))
+    if interactive and not can_be_asked():
+        raise CliError(
+            "Nobody can answer the question before the changes: standard input is closed. "
+            "Add -y to go on without it, or --dry to see what would happen."
+        )
+
+
+def can_be_asked() -> bool:
+    """Whether standard input can carry an answer: a terminal or a pipe, not closed or /dev/null."""
+    try:
+        mode = os.fstat(0)
+    except OSError:
+        return False
+    null = Path(os.devnull).stat()
+    return not (stat.S_ISCHR(mode.st_mode) and mode.st_rdev == null.st_rdev)
+
+
+def override_data(pairs: Iterable[str]) -> dict[str, Any]:
+    """`--data key=value`, read as pyinfra reads it."""
+    data = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise CliError(f"--data wants key=value; {pair!r} has no '='.")
+        data[key] = parse_cli_arg(value)
+    return data
+
+
+def check_switches(data: Mapping[str, Any]) -> None:
+    """Refuse a run switch that is not true or false."""
+    for name in RUN_SWITCHES & data.keys():
+        if not isinstance(data[name], bool):
+            raise CliError(f"--data {name}={data[name]}: {name} is true or false.")
+
+
+def check_groups(inventory: Inventory, filename: str) -> None:
+    """Refuse an inventory without the group that the deploy works on."""
+    if GROUP not in inventory.groups or not inventory.groups[GROUP]:
+        found = ", ".join(sorted(name for name in inventory.groups if name != "all")) or "none"
+        raise CliError(
+            f"{filename} has no hosts in the group `{GROUP}` (groups found: {found}). "
+            f"Put the Sparks into a list named `{GROUP}`, as inventory/lab.py does."
+        )
+
+
+def choose_hosts(
+    inventory: Inventory, limit: Iterable[str], exclude: Iterable[str]
+) -> tuple[str, ...]:
+    """The hosts a run is for, in inventory order.
+
+    Raises CliError for a pattern that matches nothing and for a choice of no host at all.
+    """
+    names = [host.name for host in inventory]
+    limited = _matching(inventory, names, limit, "--limit")
+    excluded = _matching(inventory, names, exclude, "--exclude")
+    chosen = [name for name in names if (not limited or name in limited) and name not in excluded]
+    if not chosen:
+        raise CliError("No host is left: --exclude takes away all that --limit allows.")
+    return tuple(chosen)
+
+
+def _matching(
+    inventory: Inventory, names: list[str], patterns: Iterable[str], option: str
+) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        matched = {host.name for host in inventory.groups.get(pattern, [])}
+        matched |= {name for name in names if fnmatch(name, pattern)}
+        if not matched:
+            raise CliError(
+                f"{option} {pattern} matches no host and no group. Hosts: {', '.join(names)}."
+            )
+        found |= matched
+    return found
+
+
+def _load_inventory(options: Mapping[str, Any], data: dict[str, Any]) -> Inventory:
+    state = ctx_state.get()
+    try:
+        return make_inventory(
+            options["inventory"],
+            cwd=state.cwd,
+            override_data=data,
+            group_data_directories=options.get("group_data"),
+        )
+    except PyinfraError:
+        raise
+    except SpecError:
+        raise
+    except Exception as error:
+        cause = getattr(error, "exception", error)
+        if isinstance(cause, SpecError):
+            raise cause from None
+        raise CliError(
+            f"{options['inventory']} cannot be read: {type(cause).__name__}: {cause}"
+        ) from None
+
+
+def _data_of(inventory: Inventory, name: str) -> dict[str, Any]:
+    merged: dict[str, Any] = inventory.get_host(name).data.dict()
+    return merged
+
+
+def _interrupted(signum: int, frame: FrameType | None) -> NoReturn:
+    click.echo(
+        "Stopped by Ctrl-C. Steps that a Spark had begun by itself go on there; "
+        "the same command finds them and carries on.",
+        err=True,
+    )
+    sys.exit(INTERRUPTED)
