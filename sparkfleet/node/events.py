@@ -5,8 +5,9 @@ program leaves whole lines behind. The kinds: `progress`, `phase`, `log` and, la
 
 How the programs of this folder find each other: on a Spark they lie in /opt/sparkfleet/node, which
 is the same path as this package's below its root. A program that is run as a file puts that root
-on sys.path (`sys.path.insert(0, str(Path(__file__).resolve().parents[2]))`) and imports
-`sparkfleet.node.events` here as there: one name in the checkout, for the type checker and on a box.
+on sys.path (`sys.path.insert(0, str(Path(__file__).absolute().parents[2]))`; absolute, not
+resolved: the folder may be a link) and imports `sparkfleet.node.events` here as there: one name in
+the checkout, for the type checker and on a box.
 """
 
 from __future__ import annotations
