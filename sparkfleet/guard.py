@@ -24,7 +24,7 @@ from pyinfra_cli.exceptions import CliError
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import parse_cli_arg
 
-from sparkfleet.fleet import GROUP, RUN_SWITCHES, begin
+from sparkfleet.fleet import GROUP, begin
 from sparkfleet.spec.errors import SpecError
 
 INTERRUPTED = 130
@@ -56,8 +56,7 @@ def _guard(options: Mapping[str, Any]) -> None:
         return
     check_options(options)
     check_groups(inventory, str(options["inventory"]))
-    check_switches(data)
-    begin({name: _data_of(inventory, name) for name in chosen}, switches=data)
+    begin({name: _data_of(inventory, name) for name in chosen})
 
 
 def check_inventory_argument(argument: str) -> None:
@@ -107,13 +106,6 @@ def override_data(pairs: Iterable[str]) -> dict[str, Any]:
             raise CliError(f"--data wants key=value; {pair!r} has no '='.")
         data[key] = parse_cli_arg(value)
     return data
-
-
-def check_switches(data: Mapping[str, Any]) -> None:
-    """Refuse a run switch that is not true or false."""
-    for name in RUN_SWITCHES & data.keys():
-        if not isinstance(data[name], bool):
-            raise CliError(f"--data {name}={data[name]}: {name} is true or false.")
 
 
 def check_groups(inventory: Inventory, filename: str) -> None:

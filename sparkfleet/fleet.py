@@ -1,0 +1,106 @@
+"""The fleet of one run: what is wanted of each host, what was found there, and how it goes.
+
+pyinfra runs the deploy file once per host with fresh globals; what the hosts share lives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkfleet.facts.survey import HostFacts, Unreachable
+from sparkfleet.locking import read_lock
+from sparkfleet.once import Once
+from sparkfleet.spec.catalog import Catalog, load_catalog
+from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.finding import Finding
+from sparkfleet.spec.inventory import HostSpec, parse_fleet
+from sparkfleet.spec.lock import Lock
+from sparkfleet.spec.plan import HostPlan
+from sparkfleet.spec.resolve import resolve
+from sparkfleet.verdict import Verdict
+from sparkfleet.work import HostWork
+
+GROUP = "sparks"
+"""The inventory group that the deploy works on."""
+
+PROJECT = Path(__file__).resolve().parents[1]
+"""Where recipes/, hardware/ and templates/ stand."""
+
+
+@dataclass
+class Fleet:
+    """The hosts of a run, in the order of the inventory."""
+
+    specs: dict[str, HostSpec]
+    catalog: Catalog
+    lock_path: Path
+    lock: Lock
+    plans: dict[str, HostPlan]
+    facts: dict[str, HostFacts | Unreachable] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    work: dict[str, HostWork] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=Verdict)
+    once: Once = field(default_factory=Once)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the owner said to go on with the hosts that passed the checks."""
+        return all(spec.partial for spec in self.specs.values())
+
+    def resolve_all(self) -> None:
+        """Plan every host anew; needed once the lock has been filled."""
+        self.plans = _resolve(self.specs, self.catalog, self.lock)
+
+
+def begin(data: Mapping[str, Mapping[str, Any]]) -> Fleet:
+    """Validate everything that can be known without a connection, and plan each host.
+
+    `data` is pyinfra's merged data of each chosen host, in inventory order.
+    Raises SpecError with every fault of every host.
+    """
+    global _current
+    specs = parse_fleet(data)
+    extra = {spec.catalog: None for spec in specs.values() if spec.catalog}
+    catalog = load_catalog(PROJECT, *extra)
+    locks = {spec.lock for spec in specs.values()}
+    if len(locks) > 1:
+        raise SpecError(
+            f"The hosts name different lock files ({', '.join(sorted(locks))}). One run pins one "
+            "fleet: set `lock` once, in group_data."
+        )
+    lock_path = PROJECT / locks.pop()
+    lock = read_lock(lock_path)
+    plans = _resolve(specs, catalog, lock)
+    _current = Fleet(specs, catalog, lock_path, lock, plans)
+    return _current
+
+
+def current() -> Fleet:
+    """The fleet of this run, made by `begin` before the first connection.
+
+    Raises SpecError where the run was started past config.py, which is what begins it.
+    """
+    if _current is None:
+        raise SpecError(
+            "config.py was not read, so nothing was validated. Run pyinfra in sparkfleet's own "
+            "directory and without --config: pyinfra inventory/lab.py deploy.py"
+        )
+    return _current
+
+
+_current: Fleet | None = None
+
+
+def _resolve(specs: Mapping[str, HostSpec], catalog: Catalog, lock: Lock) -> dict[str, HostPlan]:
+    plans, errors = {}, []
+    for name, spec in specs.items():
+        try:
+            plans[name] = resolve(spec, catalog, lock)
+        except SpecError as error:
+            errors.append(error)
+    if errors:
+        raise SpecError.gather(errors)
+    return plans
