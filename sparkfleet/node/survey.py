@@ -16,12 +16,11 @@ import os
 import sys
 import threading
 import time
-import traceback
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 evaluates the alias)
 
 from sparkfleet.node import survey_docker, survey_fleet, survey_gpu, survey_host
 
-Request = Dict[str, Any]
+Request = Dict[str, Any]  # noqa: UP006
 
 #: The shape of the answer; the reader refuses another one.
 SCHEMA = 1
@@ -59,8 +58,7 @@ def survey(request: Request) -> dict[str, Any]:
         try:
             read[name] = section(request)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1].name
-            read[name] = {"unknown": f"{type(error).__name__} in {where}: {error}"}
+            read[name] = {"unknown": f"{type(error).__name__}: {error}"}
 
     threads = {
         name: threading.Thread(target=run, args=(name, section), daemon=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
-from typing import Any, Iterator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from sparkfleet.node.survey_gpu import run
-from sparkfleet.node.survey_host import SEARCH_PATH, filesystem
+from sparkfleet.node.survey_host import filesystem, program
 
 SOCKET = "/run/docker.sock"
 
@@ -59,8 +60,8 @@ def docker(request: dict[str, Any]) -> dict[str, Any]:
     `absent` (not installed), `error` (installed, does not answer) and `denied` (answers, but not
     to this user) are told apart.
     """
-    if not os.path.exists(SOCKET):
-        if shutil.which("dockerd", path=SEARCH_PATH) is None:
+    if not Path(SOCKET).exists():
+        if program("dockerd") is None:
             return {"absent": True}
         return {"error": f"{SOCKET} does not exist: the daemon is not running"}
     try:
@@ -181,7 +182,7 @@ def without_secrets(argv: list[str]) -> list[str]:
 def compose(request: dict[str, Any]) -> dict[str, Any]:
     """The Compose plugin's version, from the plugin itself."""
     for directory in PLUGIN_DIRECTORIES:
-        plugin = os.path.join(directory, "docker-compose")
+        plugin = f"{directory}/docker-compose"
         if os.access(plugin, os.X_OK):
             said = run([plugin, "docker-cli-plugin-metadata"], TIMEOUT)
             if said["rc"] != 0:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Iterator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from sparkfleet.node.survey_gpu import run
-from sparkfleet.node.survey_host import file_sha256, text, text_or_none
+from sparkfleet.node.survey_host import children, file_sha256, text, text_or_none
 
 NODE_PROGRAMS = "/opt/sparkfleet/node"
 
@@ -66,23 +68,25 @@ def unit_state(unit: dict[str, str]) -> dict[str, Any]:
         "restarts": int(unit["restarts"]) if unit.get("restarts", "").isdigit() else None,
         "pid": int(unit.get("pid") or 0) or None,
         "needs_reload": unit.get("needs_reload") == "yes",
-        "file_sha256": file_sha256(path) if path and os.path.isfile(path) else None,
+        "file_sha256": file_sha256(path) if path and Path(path).is_file() else None,
     }
 
 
 def node_files(request: dict[str, Any]) -> dict[str, str]:
     """Digests of our programs on the host, by relative path."""
-    return dict(tree_digests(NODE_PROGRAMS))
+    return tree_digests(NODE_PROGRAMS)
 
 
-def tree_digests(directory: str) -> Iterator[tuple[str, str]]:
+def tree_digests(directory: str | Path) -> dict[str, str]:
     """Relative path and sha256 of every (small) file below a directory."""
-    for path in walk(directory):
-        if not path.endswith(".pyc"):
-            yield os.path.relpath(path, directory), file_sha256(path)
+    return {
+        str(path.relative_to(directory)): file_sha256(path)
+        for path in walk(directory)
+        if path.suffix != ".pyc"
+    }
 
 
-def walk(directory: str) -> Iterator[str]:
+def walk(directory: str | Path) -> Iterator[Path]:
     """Every file below a directory, bounded; nothing where it does not exist."""
     seen = 0
     for folder, _, names in os.walk(directory):
@@ -90,45 +94,43 @@ def walk(directory: str) -> Iterator[str]:
             seen += 1
             if seen > MAX_FILES:
                 raise RuntimeError(f"{directory} holds more than {MAX_FILES} files")
-            yield os.path.join(folder, name)
+            yield Path(folder, name)
 
 
 def services(request: dict[str, Any]) -> dict[str, Any]:
     """Releases and state of every service below the root, asked for or not."""
-    base = os.path.join(request["root"], "services")
-    present = os.listdir(base) if os.path.isdir(base) else []
-    names = sorted({*present, *request.get("services", [])})
-    return {name: service(os.path.join(base, name), name) for name in names}
+    base = Path(request["root"], "services")
+    names = sorted({*(path.name for path in children(base)), *request.get("services", [])})
+    return {name: service(base / name, name) for name in names}
 
 
-def service(directory: str, name: str) -> dict[str, Any]:
+def service(directory: Path, name: str) -> dict[str, Any]:
     """One service: its links, the digests of what runs, its state, and whether it is switching."""
-    releases = os.path.join(directory, "releases")
-    key_file = os.path.join(directory, "secrets", "engine.yaml")
-    state = text_or_none(os.path.join(directory, "state.json"))
+    key_file = directory / "secrets" / "engine.yaml"
+    state = text_or_none(directory / "state.json")
     trial = text_or_none(f"/run/sparkfleet/{name}.trial")
     return {
-        "current": link(os.path.join(directory, "current")),
-        "previous": link(os.path.join(directory, "previous")),
-        "trial": trial and os.path.basename(trial),
-        "releases": sorted(os.listdir(releases)) if os.path.isdir(releases) else [],
-        "files": dict(tree_digests(os.path.realpath(os.path.join(directory, "current")))),
+        "current": link(directory / "current"),
+        "previous": link(directory / "previous"),
+        "trial": trial and Path(trial).name,
+        "releases": [path.name for path in children(directory / "releases")],
+        "files": tree_digests((directory / "current").resolve()),
         "state": json.loads(state) if state else None,
         # A digest of a long random key tells nothing of the key.
-        "secret_sha256_prefix": file_sha256(key_file)[:12] if os.path.exists(key_file) else None,
+        "secret_sha256_prefix": file_sha256(key_file)[:12] if key_file.exists() else None,
         "switching": locked(f"/run/sparkfleet/{name}.lock"),
     }
 
 
-def link(path: str) -> str | None:
+def link(path: Path) -> str | None:
     """Name of the directory that a link points to; None where there is no link."""
-    return os.path.basename(os.readlink(path)) if os.path.islink(path) else None
+    return path.readlink().name if path.is_symlink() else None
 
 
 def locked(path: str) -> bool:
     """Whether someone holds flock(2) on a file: read from /proc/locks, so nobody is disturbed."""
     try:
-        status = os.stat(path)
+        status = Path(path).stat()
     except FileNotFoundError:
         return False
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -142,72 +144,66 @@ def models(request: dict[str, Any]) -> dict[str, Any]:
 
 def model(directory: str) -> dict[str, Any]:
     """One model directory: the stamp says what was verified, the files what is there now."""
-    stamp = text_or_none(os.path.join(directory, STAMP))
+    stamp = text_or_none(Path(directory, STAMP))
     files = {}
     for path in walk(directory):
-        status = os.stat(path)
-        files[os.path.relpath(path, directory)] = [status.st_size, status.st_mtime_ns]
-    files.pop(STAMP, None)
+        if path.name != STAMP:
+            status = path.stat()
+            files[str(path.relative_to(directory))] = [status.st_size, status.st_mtime_ns]
     return {"stamp": json.loads(stamp) if stamp else None, "files": files}
 
 
 def partials(request: dict[str, Any]) -> dict[str, int]:
     """Bytes on disk of downloads under way, by path below the models' `.partial`."""
-    base = os.path.join(request.get("models_dir") or request["root"] + "/models", ".partial")
+    base = Path(request.get("models_dir") or request["root"] + "/models", ".partial")
     # A sparse file counts as what it holds, not as what it will.
-    return {os.path.relpath(path, base): os.stat(path).st_blocks * 512 for path in walk(base)}
+    return {str(path.relative_to(base)): path.stat().st_blocks * 512 for path in walk(base)}
 
 
 def weights(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Model directories that the owner downloaded by hand: below the home, or the hub's cache."""
-    home = request.get("home") or os.path.expanduser(f"~{os.environ.get('SUDO_USER', '')}")
-    found = []
-    if request.get("repos") and os.path.isdir(home):
-        for name in sorted(os.listdir(home)):
-            found.append(local_download(os.path.join(home, name)))
-        for repo in request["repos"]:
-            folder = "models--" + repo.replace("/", "--")
-            found += snapshots(os.path.join(home, ".cache/huggingface/hub", folder), repo)
+    home = Path(request.get("home") or f"~{os.environ.get('SUDO_USER', '')}").expanduser()
+    repos = request.get("repos", [])
+    found = [local_download(path) for path in children(home)] if repos else []
+    for repo in repos:
+        folder = "models--" + repo.replace("/", "--")
+        found += snapshots(home / ".cache/huggingface/hub" / folder, repo)
     return [entry for entry in found if entry]
 
 
-def local_download(directory: str) -> dict[str, Any] | None:
+def local_download(directory: Path) -> dict[str, Any] | None:
     """A directory filled by `hf download --local-dir`: its metadata name the commit, per file."""
-    metadata = os.path.join(directory, ".cache/huggingface/download")
-    if not os.path.isdir(metadata):
+    metadata = directory / ".cache/huggingface/download"
+    if not metadata.is_dir():
         return None
     commits, files = set(), {}
     for path in walk(metadata):
-        name, extension = os.path.splitext(os.path.relpath(path, metadata))
-        file = os.path.join(directory, name)
-        if extension == ".metadata" and os.path.isfile(file):
+        name = path.relative_to(metadata).with_suffix("")
+        if path.suffix == ".metadata" and (directory / name).is_file():
             commits.add(text(path).split("\n", 1)[0])
-            files[name] = os.path.getsize(file)
-    return {"dir": directory, "repo": None, "commits": sorted(commits), "files": files}
+            files[str(name)] = (directory / name).stat().st_size
+    return {"dir": str(directory), "repo": None, "commits": sorted(commits), "files": files}
 
 
-def snapshots(directory: str, repo: str) -> Iterator[dict[str, Any]]:
+def snapshots(directory: Path, repo: str) -> Iterator[dict[str, Any]]:
     """The commits of one repository in the hub's cache."""
-    base = os.path.join(directory, "snapshots")
-    for commit in sorted(os.listdir(base)) if os.path.isdir(base) else []:
-        folder = os.path.join(base, commit)
-        files = {os.path.relpath(path, folder): os.path.getsize(path) for path in walk(folder)}
-        yield {"dir": folder, "repo": repo, "commits": [commit], "files": files}
+    for folder in children(directory / "snapshots"):
+        files = {str(path.relative_to(folder)): path.stat().st_size for path in walk(folder)}
+        yield {"dir": str(folder), "repo": repo, "commits": [folder.name], "files": files}
 
 
 def jobs(request: dict[str, Any]) -> dict[str, Any]:
     """The last event of every job; whether it runs is in `units`."""
-    base = os.path.join(request["root"], "jobs")
-    found = {}
-    for name in sorted(os.listdir(base)) if os.path.isdir(base) else []:
-        if name.endswith(".jsonl"):
-            found[name[: -len(".jsonl")]] = {"last": last_event(os.path.join(base, name))}
-    return found
+    return {
+        path.stem: {"last": last_event(path)}
+        for path in children(Path(request["root"], "jobs"))
+        if path.suffix == ".jsonl"
+    }
 
 
-def last_event(path: str) -> Any:
+def last_event(path: Path) -> Any:
     """The last whole JSON line of an events file; None where there is none yet."""
-    with open(path, "rb") as file:  # noqa: PTH123
+    with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - 65536))
         lines = file.read().decode("utf-8", "backslashreplace").splitlines()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
-from sparkfleet.node.survey_host import SEARCH_PATH, text_or_none
+from sparkfleet.node.survey_host import SEARCH_PATH, program, text_or_none
 
 QUERY = (
     "--query-gpu=name,driver_version,compute_cap,memory.total",
@@ -51,7 +51,7 @@ def run(argv: list[str], timeout: float) -> dict[str, Any]:
 def gpu(request: dict[str, Any]) -> dict[str, Any]:
     """What nvidia-smi says, the loaded kernel module, and GPU faults from the kernel's log."""
     module = text_or_none("/sys/module/nvidia/version")
-    tool = shutil.which("nvidia-smi", path=SEARCH_PATH)
+    tool = program("nvidia-smi")
     if tool is None:
         return {"tool": False, "module": module}
     said = run([tool, *QUERY], SMI_TIMEOUT)
@@ -82,16 +82,16 @@ def toolkit(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "package": package_version(TOOLKIT) is not None,
         "version": package_version(TOOLKIT),
-        "hook": shutil.which("nvidia-container-runtime-hook", path=SEARCH_PATH),
-        "runtime": shutil.which("nvidia-container-runtime", path=SEARCH_PATH),
-        "ctk": shutil.which("nvidia-ctk", path=SEARCH_PATH),
+        "hook": program("nvidia-container-runtime-hook"),
+        "runtime": program("nvidia-container-runtime"),
+        "ctk": program("nvidia-ctk"),
     }
 
 
 def package_version(name: str, status: str = "/var/lib/dpkg/status") -> str | None:
-    """Version of an installed Debian package from dpkg's own file; None where it isn't installed."""
+    """Version of an installed Debian package, from dpkg's own file; None where it isn't one."""
     try:
-        with open(status, "rb") as file:  # noqa: PTH123
+        with Path(status).open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (FileNotFoundError, ValueError):  # not a Debian system; an empty file
         return None
