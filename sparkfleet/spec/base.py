@@ -15,12 +15,14 @@ FlagValue = bool | int | float | str | list[str | int | float] | dict[str, JsonV
 """The value of an engine flag: true is a bare flag, a list is several words, a mapping is JSON in
 one word with compact separators, anything else is written as it stands."""
 
-FlagName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+NAME_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
+
+FlagName = Annotated[str, Field(pattern=NAME_PATTERN)]
 """An engine option as its documentation spells it, without the dashes before it."""
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=48)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=48)]
 """A name that is also a file, unit and container name: lower case, digits, dashes."""
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
@@ -44,3 +46,11 @@ class Sourced(Model):
 
     reason: Text = Field(description="Why, in words that an error message can quote.")
     source: Text = Field(description="Where it was read: a document, a thread, or 'ours'.")
+
+
+class Misfit(ValueError):
+    """A validator's complaint about something inside the model, so that its line can be shown."""
+
+    def __init__(self, message: str, *place: str | int) -> None:
+        super().__init__(message)
+        self.place = place

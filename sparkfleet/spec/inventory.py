@@ -9,12 +9,25 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from sparkfleet.spec.base import EnvName, FlagName, FlagValue, Model, Name, Rows, Text, Utilization
+from sparkfleet.spec.base import (
+    EnvName,
+    FlagName,
+    FlagValue,
+    Misfit,
+    Model,
+    Name,
+    Rows,
+    Text,
+    Utilization,
+)
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.wording import explain
+from sparkfleet.spec.wording import Place, Reader, quoted
 
 PASSED_THROUGH = re.compile(r"^(ssh_|fake_|spark_|_)")
 """Keys that are pyinfra's own (connection data and global arguments) or the connector's."""
+
+SIZES = ("preset", "utilization", "reserve_gib")
+"""The three ways to say how much memory; one of them at a time."""
 
 SWITCHES = ("partial", "restart_docker", "adopt")
 """Keys that come by --data for one run."""
@@ -54,6 +67,9 @@ class ServiceSpec(Model):
     overrides: dict[Name, Text] = Field(
         default_factory=dict, description="Rule → the owner's reason to break it; reported."
     )
+    entrypoint: Rows[Text] | None = Field(
+        default=None, description="Replaces the recipe's entry point of the container."
+    )
     image: Text | None = Field(
         default=None, description="Another tag, @sha256:… or full reference than the recipe's."
     )
@@ -70,11 +86,9 @@ class ServiceSpec(Model):
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
-        sizes = [
-            k for k in ("preset", "utilization", "reserve_gib") if getattr(self, k) is not None
-        ]
+        sizes = [key for key in SIZES if getattr(self, key) is not None]
         if len(sizes) > 1:
-            raise ValueError(f"says {' and '.join(sizes)} at once; keep one of them")
+            raise Misfit(f"stands beside {' and '.join(sizes[1:])}; keep one of them", sizes[0])
         return self
 
 
@@ -110,9 +124,10 @@ class HostSpec(Model):
         held: dict[int, str] = {}
         for name, service in self.services.items():
             if service.port in held:
-                raise ValueError(
-                    f"gives port {service.port} to two services, {held[service.port]} and {name}; "
-                    "give one of them another port"
+                raise Misfit(
+                    f"is port {service.port}, which service {held[service.port]} has already; "
+                    "give one of them another port",
+                    *("services", name, "port"),
                 )
             held[service.port] = name
         return self
@@ -125,39 +140,87 @@ class HostSpec(Model):
 
 
 SERVICE_KEYS = tuple(ServiceSpec.model_fields)
-HOST_KEYS = tuple(key for key in HostSpec.model_fields if key != "name")
 
 
-def parse_host(name: str, data: Mapping[str, Any]) -> HostSpec:
+def parse_host(
+    name: str, data: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> HostSpec:
     """Read one host's data, in either form: `services:` or one service's keys on the host itself.
 
+    `defaults` is what holds for the host's groups; the host's own `data` wins key by key. A size
+    of the host's own (preset, utilization, reserve_gib) replaces any size of the defaults, and
+    flat service keys of the defaults, but for the port, hold for each of the host's `services`.
     Raises SpecError that names the host, each faulty key and its value.
     """
-    own = {key: value for key, value in data.items() if not PASSED_THROUGH.match(key)}
+    own = _layered(name, dict(data), dict(defaults or {}))
     flat = {key: own.pop(key) for key in SERVICE_KEYS if key in own}
     single = own.pop("service", None)
-    if "services" in own:
+    shown_flat = "services" not in own
+    if not shown_flat and (flat or single is not None):
         mixed = [*flat, *(["service"] if single is not None else [])]
-        if mixed:
-            raise SpecError(
-                f"Host {name} has services and also {', '.join(mixed)} beside it: a host has "
-                "either one service written flat or several under services, so move "
-                f"{', '.join(mixed)} into one of the services.",
-                host=name,
-                key=mixed[0],
-            )
-    else:
-        own["services"] = {single if single is not None else "llm": flat}
+        raise SpecError(
+            f"Host {name}: it has services (value {quoted(list(own['services'] or []))}) and also "
+            f"{', '.join(mixed)} beside it. A host has either one service written flat or several "
+            f"under services; move {', '.join(mixed)} into one of the services.",
+            host=name,
+            key=mixed[0],
+        )
+    if shown_flat:
+        own["services"] = {"llm" if single is None else single: flat}
+
+    def show(place: Place) -> str:
+        if shown_flat and place[:1] == ("services",):
+            place = place[2:] if len(place) > 2 else ("service",)
+        return ".".join(str(part) for part in place)
+
+    reader = Reader(
+        HostSpec,
+        start=lambda place: f"Host {name}",
+        show=show,
+        more_keys=("service", *SERVICE_KEYS) if shown_flat else (),
+        host=name,
+    )
+    whole = {**own, "name": name}
     try:
-        return HostSpec.model_validate({**own, "name": name})
+        return HostSpec.model_validate(whole)
     except ValidationError as error:
-        raise explain(
-            error, {**own}, where=f"Host {name}", host=name, flat="service" if flat else None
-        ) from None
+        raise reader.explain(error, whole) from None
 
 
-def parse_fleet(fleet: Mapping[str, Mapping[str, Any]]) -> dict[str, HostSpec]:
+def _layered(name: str, own: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The host's data over its groups'; keys that are not ours are left out."""
+    layers = [
+        {key: value for key, value in layer.items() if not PASSED_THROUGH.match(key)}
+        for layer in (defaults, own)
+    ]
+    low, high = layers
+    if any(key in high for key in SIZES):
+        low = {key: value for key, value in low.items() if key not in SIZES}
+    services = high.get("services")
+    if isinstance(services, Mapping) and "services" not in low:
+        shared = {key: low.pop(key) for key in SERVICE_KEYS if key in low}
+        low.pop("service", None)
+        shared.pop("port", None)
+        high = {**high, "services": {key: _over(shared, one) for key, one in services.items()}}
+    return {**low, **high}
+
+
+def _over(shared: dict[str, Any], one: object) -> object:
+    """One service over what all services of the host share; anything odd is left to the model."""
+    if not isinstance(one, Mapping):
+        return one
+    if any(key in one for key in SIZES):
+        shared = {key: value for key, value in shared.items() if key not in SIZES}
+    return {**shared, **one}
+
+
+def parse_fleet(
+    fleet: Mapping[str, Mapping[str, Any]],
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, HostSpec]:
     """Read every host; all faults of all hosts are raised in one SpecError.
+
+    `defaults` holds, by host, what its groups say (see parse_host).
 
     Two names that lead to one box (same ssh_hostname and ssh_port) are refused as well.
     """
@@ -166,7 +229,7 @@ def parse_fleet(fleet: Mapping[str, Mapping[str, Any]]) -> dict[str, HostSpec]:
     boxes: dict[tuple[str, Any], str] = {}
     for name, data in fleet.items():
         try:
-            hosts[name] = parse_host(name, data)
+            hosts[name] = parse_host(name, data, (defaults or {}).get(name))
         except SpecError as error:
             errors.append(error)
         box = (str(data.get("ssh_hostname", name)).lower(), data.get("ssh_port", 22))

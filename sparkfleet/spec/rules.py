@@ -22,10 +22,11 @@ Kind = Literal[
 
 class Rule(Sourced):
     """One row. `subject` is `flag:NAME`, `flag:NAME.KEY` (a key inside a JSON value), `env:NAME`,
-    `image` (the whole reference), `image:tag`, `image:repository`, `utilization` or `model:ROLE`.
+    `image` (the whole reference), `image:tag`, `image:repository`, `entrypoint`, `utilization` or
+    `model:ROLE`.
 
-    forbid         the subject must be absent; with `value`, it must not equal it (for `image`
-                   and its parts: must not contain it)
+    forbid         the subject must be absent; with `value`, it must not equal it (for `image`,
+                   its parts and `entrypoint`: must not contain it)
     require        the subject must be there; with `value`, it must equal it
     at_most, at_least   the number must not pass `value`
     one_of         the subject, where set, must be one of the list `value`
@@ -39,7 +40,7 @@ class Rule(Sourced):
     name: Name = Field(description="What an override names.")
     kind: Kind = Field(description="How the row is read; see above.")
     subject: str = Field(
-        pattern=r"^(flag:[a-z0-9-]+(\.\w+)*|env:\w+|image(:tag|:repository)?|utilization|model:\w+)$",
+        pattern=r"^(flag:[a-z0-9-]+(\.\w+)*|env:\w+|image(:tag|:repository)?|entrypoint|utilization|model:\w+)$",
         description="What the row speaks of.",
     )
     value: JsonValue = Field(default=None, description="What it is compared with.")

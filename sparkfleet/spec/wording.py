@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
+from sparkfleet.spec.base import NAME_PATTERN, Misfit
 from sparkfleet.spec.errors import SpecError
 
 Place = tuple[str | int, ...]
+
+MUST_BE: dict[str, str] = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "date_type": "a date such as 2026-06-18, without quotes",
+    "date_from_datetime_inexact": "a date such as 2026-06-18",
+    "literal_error": "{expected}",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "below {lt}",
+    "less_than_equal": "{le} or less",
+    "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "at most {max_length} characters long",
+    "too_short": "at least {min_length} entries long",
+    "finite_number": "a finite number",
+    "string_pattern_mismatch": "of the form {pattern}",
+}
+"""pydantic's error type → what the value must be; placeholders come from the error's context."""
+
+NAMES = "lower-case letters, digits and dashes, no dash in front"
+
+UNION = "true or false, a number, a text, a list of words or a mapping"
+"""What a flag may be, in place of one complaint for each of the union's members."""
 
 
 def quoted(value: object) -> str:
@@ -25,19 +60,136 @@ def quoted(value: object) -> str:
 
 def near(word: str, words: Iterable[str]) -> str:
     """` Did you mean X?` for the nearest known word, or the empty text."""
-    found = difflib.get_close_matches(word.replace("_", "-"), list(words), n=1, cutoff=0.6)
-    found = found or difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f" Did you mean {found[0]}?" if found else ""
+    known = list(words)
+    for spelt in (word, word.replace("_", "-"), word.replace("-", "_"), word.lower()):
+        found = difflib.get_close_matches(spelt, known, n=1, cutoff=0.6)
+        if found:
+            return f" Did you mean {found[0]}?"
+    return ""
 
 
-def explain(
-    error: ValidationError,
-    data: Mapping[str, Any],
-    *,
-    where: str,
-    host: str | None = None,
-    file: str | None = None,
-    flat: str | None = None,
-    line: Callable[[Place], int | None] = lambda place: None,
-) -> SpecError:
-    raise NotImplementedError
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the errors of one piece of data are told."""
+
+    model: type[BaseModel]
+    """The model that the data was read into; known keys and their meaning come from it."""
+    start: Callable[[Place], str]
+    """Begins the sentence: names the host, or the file and line, of a place."""
+    show: Callable[[Place], str] = lambda place: ".".join(str(part) for part in place)
+    """How a place is written for its owner."""
+    more_keys: tuple[str, ...] = ()
+    """Keys that are allowed at the top beside the model's own."""
+    host: str | None = None
+    file: str | None = None
+
+    def explain(self, error: ValidationError, data: Mapping[str, Any]) -> SpecError:
+        """One SpecError for everything that pydantic found."""
+        told: dict[Place, SpecError] = {}
+        for detail in error.errors():
+            place = _trim(detail, data)
+            misfit = detail.get("ctx", {}).get("error")
+            if isinstance(misfit, Misfit):
+                place = (*place, *misfit.place)
+            # Members of a union complain one by one about one value: the first is enough.
+            if any(place[:length] in told for length in range(1, len(place) + 1)):
+                continue
+            sentence = f"{self.start(place)}: {self._sentence(detail, place)}"
+            told[place] = SpecError(
+                sentence, host=self.host, file=self.file, key=self.show(place) or None
+            )
+        return SpecError.gather(told.values())
+
+    def _sentence(self, detail: ErrorDetails, place: Place) -> str:
+        key, kind, value = self.show(place), detail["type"], detail["input"]
+        if kind == "missing":
+            return f"{key} is missing.{self._meaning(place)}"
+        if kind == "extra_forbidden":
+            known = [*_fields(self.model, place[:-1]), *(self.more_keys if len(place) == 1 else ())]
+            hint = near(str(place[-1]), known) or f" Known here: {', '.join(sorted(known))}."
+            return f"{key} (value {quoted(value)}) is not a known key.{hint}"
+        if kind == "value_error":
+            what = str(detail.get("ctx", {}).get("error", detail["msg"]))
+            shown = f"{key} ({quoted(value)})" if key and not _big(value) else key
+            return f"{shown} {what}.".strip()
+        if detail["loc"] and detail["loc"][-1] == "[key]":
+            fixed = str(value).lower().replace("_", "-").strip("-")
+            return f"{key} is not a name that can stand here; {fixed} would be: {NAMES}."
+        must = MUST_BE.get(kind, detail["msg"]).format(**detail.get("ctx", {}))
+        must = must.replace(f"of the form {NAME_PATTERN}", f"a name of {NAMES}")
+        if len(detail["loc"]) > len(place) and "flags" in place:
+            must = UNION
+        return f"{key} is {quoted(value)}, but must be {must}.{_hint(kind, value, key)}" + (
+            self._meaning(place)
+        )
+
+    def _meaning(self, place: Place) -> str:
+        field = _fields(self.model, place[:-1]).get(str(place[-1])) if place else None
+        return f" ({place[-1]}: {field})" if field else ""
+
+
+def _hint(kind: str, value: object, key: str) -> str:
+    name = key.rpartition(".")[2]
+    if value in ("", None):
+        return " It is empty; write a value or leave the key out."
+    if kind in ("float_type", "int_type") and isinstance(value, str):
+        return f" Write it without quotes: {name}: {value}."
+    if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
+        return f' Put it in quotes: {name}: "{value}".'
+    return ""
+
+
+def _big(value: object) -> bool:
+    return isinstance(value, Mapping | BaseModel)
+
+
+def _trim(detail: ErrorDetails, data: object) -> Place:
+    """Where the error is, without what pydantic adds to it: members of unions, `[key]`."""
+    place: list[str | int] = []
+    here = data
+    for part in detail["loc"]:
+        if isinstance(here, list | tuple):
+            here = dict(enumerate(here))
+        if isinstance(here, Mapping) and part in here:
+            here = here[part]
+        elif detail["type"] == "missing" and part == detail["loc"][-1]:
+            here = None
+        else:
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _inside(annotation: Any) -> Iterator[Any]:
+    """The plain types inside an annotation, without Annotated, Optional and unions."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        yield from _inside(typing.get_args(annotation)[0])
+    elif origin in (typing.Union, types.UnionType):
+        for part in typing.get_args(annotation):
+            yield from _inside(part)
+    else:
+        yield annotation
+
+
+def _fields(model: type[BaseModel], place: Place) -> dict[str, str]:
+    """Field → its description, of the model that stands at a place; empty where none does."""
+    here: list[Any] = [model]
+    for part in place:
+        deeper: list[Any] = []
+        for kind in here:
+            origin, args = typing.get_origin(kind), typing.get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                field = kind.model_fields.get(str(part))
+                deeper += list(_inside(field.annotation)) if field else []
+            elif origin is dict:
+                deeper += list(_inside(args[1]))
+            elif origin in (tuple, list):
+                deeper += list(_inside(args[0]))
+        here = deeper
+    return {
+        name: field.description or ""
+        for kind in here
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+        for name, field in kind.model_fields.items()
+    }
