@@ -59,7 +59,7 @@ def load_state(service: Service) -> State:
     if not isinstance(raw, dict) or raw.get("schema") != 1:
         return State(service.name)
     known = {entry.name for entry in fields(State)}
-    return State(**{**{"service": service.name}, **{k: v for k, v in raw.items() if k in known}})
+    return State(**{"service": service.name, **{k: v for k, v in raw.items() if k in known}})
 
 
 def save_state(service: Service, state: State) -> None:
