@@ -73,9 +73,11 @@ def boot_argv(settings: Settings, name: str) -> list[str]:
 def clear(name: str) -> None:
     """Remove what a boot of the host left on the machine: its cable and its cgroups."""
     attempt(["ip", "link", "delete", f"vb-{name}"])
-    remove_cgroup(cgroup(name))
-    with contextlib.suppress(OSError):
-        cgroup(name).parent.rmdir()
+    # On a hybrid layout nspawn mirrors the host's cgroups into the old systemd hierarchy.
+    for path in (cgroup(name), Path("/sys/fs/cgroup/systemd/sparkfleet-lab") / name):
+        remove_cgroup(path)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
     for place in ("propagate", "unix-export"):
         with contextlib.suppress(OSError):
             (Path("/run/systemd/nspawn") / place / name).rmdir()

@@ -117,7 +117,8 @@ def write(settings: Settings, names: list[str], owner: tuple[int, int] | None) -
         "hub": settings.hub,
         "apt": settings.apt,
         "cache": str(settings.cache),
-        "recipes": str(settings.cache / "recipes"),
+        "catalog": str(settings.catalog),
+        "recipes": str(settings.catalog / "recipes"),
     }
     partial = settings.state_file.with_suffix(".partial")
     partial.write_text(json.dumps(state, indent=2) + "\n")

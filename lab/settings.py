@@ -65,6 +65,11 @@ class Settings:
         return self.run / "lab.json"
 
     @property
+    def catalog(self) -> Path:
+        """The lab's own recipes/ and hardware/, made with its model and engine images."""
+        return self.cache / "catalog"
+
+    @property
     def socket(self) -> Path:
         return self.run / "control.sock"
 
