@@ -84,8 +84,8 @@ class DockerApi(Protocol):
     ) -> Iterator[tuple[str, str]]:
         """(time, line) of its log from `since` (RFC 3339, included) to now."""
 
-    def stop(self, container: str, grace: float) -> None:
-        """Stop it by its own signal, killing it after `grace` seconds."""
+    def stop(self, container: str, seconds: float) -> None:
+        """Stop it by its own signal and grace, and wait for that, `seconds` at most."""
 
     def remove(self, container: str) -> None:
         """Remove it, running or not; its absence is as good."""
@@ -165,9 +165,9 @@ class Docker:
                 stamp, _, text = line.partition(" ")
                 yield stamp, text
 
-    def stop(self, container: str, grace: float) -> None:
-        path = f"/containers/{quote(container, safe='')}/stop?t={int(grace)}"
-        self._ask("POST", path, seconds=grace + 30, missing=True)
+    def stop(self, container: str, seconds: float) -> None:
+        path = f"/containers/{quote(container, safe='')}/stop"
+        self._ask("POST", path, seconds=seconds, missing=True)
 
     def remove(self, container: str) -> None:
         path = f"/containers/{quote(container, safe='')}?force=1"

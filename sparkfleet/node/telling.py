@@ -31,6 +31,9 @@ class Telling:
     next: str = ""
 
 
+NOTHING = Telling()
+
+
 def telling(lines: Sequence[str], fatal: Iterable[Any] = ()) -> Telling:
     """The telling lines of a dead engine: a known fatal one, else its errors, else its last words.
 
