@@ -13,8 +13,8 @@ from sparkfleet.render import compose_file
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import ServicePlan
 
-from .samples import COMMIT, DIGEST, recipe, service
 from .formats import interpolate
+from .samples import COMMIT, DIGEST, recipe, service
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 NASTY = st.text(st.sampled_from("$%{}\"'\\ #:-,\n\u2028é😀"))

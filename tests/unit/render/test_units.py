@@ -5,8 +5,8 @@ from __future__ import annotations
 from sparkfleet.render import agent_unit, unit_file
 from sparkfleet.spec.plan import ServicePlan
 
-from .samples import recipe, service
 from .formats import unit_command, unit_words
+from .samples import recipe, service
 
 
 def settings(text: str) -> dict[str, list[str]]:
