@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from sparkfleet.spec.base import Model, Rows
-from sparkfleet.spec.image import Digest
+from sparkfleet.spec.image import Digest, ImageRef
+from sparkfleet.spec.recipe import ModelFiles
 
 #: Version of the lock's form; a file of another one is refused, not guessed at.
 SCHEMA = 1
@@ -56,8 +57,11 @@ class LockedModel(Model):
     """One repository at one commit, with the files of it that a recipe needs."""
 
     repo: str = Field(description="Repository id on the hub; case counts.")
+    revision: str = Field(default="main", description="What was asked for: branch, tag, commit.")
+    include: Rows[str] | None = Field(default=None, description="Globs asked for; null: all files.")
+    exclude: Rows[str] = Field(default=(), description="Globs left out.")
     commit: Commit
-    date: str = Field(description="When the commit was made, ISO 8601, UTC; `unknown` if unsaid.")
+    date: str = Field(description="When the commit was made, ISO 8601, UTC; empty: unsaid.")
     private: bool = Field(
         default=False, description="The hub wants a token for it: private or gated."
     )
@@ -95,6 +99,16 @@ class LockedRecipe(Model):
     image: LockedImage
     models: dict[str, LockedModel] = Field(description="Role, such as `drafter`, to repository.")
 
+    def with_digest(self, digest: str, version: str | None = None) -> LockedRecipe:
+        """A copy whose image is pinned to what a registry said for its tag."""
+        image = LockedImage(
+            repository=self.image.repository,
+            tag=self.image.tag,
+            digest=digest,
+            version=version or self.image.version,
+        )
+        return self.model_copy(update={"image": image})
+
 
 class Lock(Model):
     """The whole lock file."""
@@ -118,6 +132,36 @@ class Lock(Model):
 def lock_key(recipe: str, image: str | None = None) -> str:
     """The name under which a service's pins stand: the recipe, and its own image if it has one."""
     return recipe if image is None else f"{recipe}@{image}"
+
+
+def stale(
+    locked: LockedRecipe, image: ImageRef, models: Mapping[str, ModelFiles]
+) -> tuple[str, ...]:
+    """Why pins no longer answer what recipe and inventory ask for; empty while they do.
+
+    Moving names do not count: a tag that was re-pointed or a branch that went on is the reason for
+    a lock, not against it. Another repository, tag, revision or set of files is another question.
+    """
+    reasons = []
+    asked, pinned = (image.repository, image.tag), (locked.image.repository, locked.image.tag)
+    if asked != pinned:
+        reasons.append(f"the image is {asked[0]}:{asked[1]} now, pinned is {pinned[0]}:{pinned[1]}")
+    for role in sorted({*models, *locked.models}):
+        want, have = models.get(role), locked.models.get(role)
+        if want is None or have is None:
+            reasons.append(f"the {role} is {'not asked for any more' if have else 'not pinned'}")
+        elif (want.repo, want.include, want.exclude) != (have.repo, have.include, have.exclude):
+            reasons.append(f"the {role} is {want.repo} now, or other files of it than were pinned")
+        elif want.revision not in (have.revision, have.commit):
+            reasons.append(f"the {role} is at {want.revision} now, pinned was {have.revision}")
+        elif too_old(want, have):
+            reasons.append(f"the {role} pinned is of {have.date[:10]}, older than is allowed")
+    return tuple(reasons)
+
+
+def too_old(want: ModelFiles, have: LockedModel) -> bool:
+    """Whether the pinned commit is older than the recipe allows, or of no known date."""
+    return want.not_before is not None and have.date[:10] < want.not_before.isoformat()
 
 
 def model_dir(models_dir: str, repo: str, commit: str) -> str:

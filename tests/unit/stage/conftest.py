@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from .hub_server import HubServer
+
 FAKE = """#!{python}
 import os, subprocess, sys
 from pathlib import Path
@@ -88,3 +90,10 @@ def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     return wait_until
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    server = HubServer()
+    yield server
+    server.close()
