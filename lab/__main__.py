@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from lab import machine, runstate, up
+from lab import machine, runstate, trial, up
 from lab.api import Lab
 from lab.errors import LabError
 from lab.settings import Settings, from_environment
@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     inside = verbs.add_parser("exec", help="run a command as root inside a host, without ssh")
     inside.add_argument("host")
     inside.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD")
+    verbs.add_parser("try", help="a line to ask a deployed node something")
     verbs.add_parser("install", help="install the Debian packages that the lab needs")
     return top
 
@@ -45,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
 def status(settings: Settings, *, as_json: bool) -> int:
     """Print what is up; 0 when everything is, 1 otherwise."""
     if runstate.supervisor(settings) is None or not settings.state_file.exists():
-        print(json.dumps({"state": "down"}) if as_json else "The lab is down.")
+        left = f"; `python -m lab down` clears what is left in {settings.run}"
+        said = f"The lab is down{left if settings.run.exists() else ''}."
+        print(json.dumps({"state": "down"}) if as_json else said)
         return 1
     lab = Lab.load(settings)
     units = runstate.ask(settings, "state")
@@ -77,7 +80,7 @@ def status(settings: Settings, *, as_json: bool) -> int:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    settings = from_environment()
+    settings = runstate.recorded(from_environment())
     match arguments.verb:
         case "up":
             began = time.monotonic()
@@ -111,6 +114,8 @@ def act(arguments: argparse.Namespace) -> int:
                 raise LabError("`python -m lab exec HOST -- CMD` needs a command.")
             argv = Lab.load(settings).inside_argv(arguments.host, command)
             os.execvp(argv[0], argv)
+        case "try":
+            print(f"Try it:\n  {trial.line(Lab.load(settings))}")
         case "install":
             machine.install()
     return 0

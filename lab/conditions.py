@@ -41,19 +41,19 @@ class Conditions(Reach):
         """Set what /proc/meminfo says (KiB): a co-tenant, in figures. The defaults undo it."""
         self.write(name, "/etc/lab/meminfo", dress.meminfo(available_kib, total_kib, swap_kib))
 
-    def set_gpu(self, name: str, *, present: bool = True, **changes: object) -> None:
+    def set_gpu(self, host: str, /, *, present: bool = True, **changes: object) -> None:
         """Make nvidia-smi say something else than an ordinary GB10; no change undoes it.
 
         Keys: state ("ok", "no-devices", "no-driver"), name, driver, cuda, compute_cap, memory_mib.
         With `present=False` there is no nvidia-smi at all.
         """
-        ordinary = dress.gpu(name)
+        ordinary = dress.gpu(host)
         unknown = set(changes) - set(ordinary)
         if unknown:
             raise LabError(f"The lab's GPU has no {', '.join(unknown)}; it has {list(ordinary)}.")
-        self.write(name, "/etc/lab/gpu.json", json.dumps(ordinary | changes) + "\n")
+        self.write(host, "/etc/lab/gpu.json", json.dumps(ordinary | changes) + "\n")
         link = "ln -sf /usr/lib/lab/nvidia-smi" if present else "rm -f"
-        self.exec(name, f"{link} /usr/bin/nvidia-smi", check=True)
+        self.exec(host, f"{link} /usr/bin/nvidia-smi", check=True)
 
     # sudo
 

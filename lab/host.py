@@ -83,6 +83,12 @@ def clear(name: str) -> None:
             (Path("/run/systemd/nspawn") / place / name).rmdir()
 
 
+def left_over() -> set[str]:
+    """Names of the hosts that still have a cgroup or a cable on this machine."""
+    cables = {path.name.removeprefix("vb-") for path in Path("/sys/class/net").glob("vb-spark-*")}
+    return cables | {path.name for path in cgroup("x").parent.glob("spark-*")}
+
+
 def remove_cgroup(path: Path, patience: float = 5) -> None:
     """Remove a cgroup and those below it, ending what still runs in them."""
     if not path.exists():
@@ -91,19 +97,14 @@ def remove_cgroup(path: Path, patience: float = 5) -> None:
         (path / "cgroup.kill").write_text("1")
     deadline = time.monotonic() + patience
     while True:
-        for below in sorted(path.rglob("*/"), key=lambda p: len(p.parts), reverse=True):
+        for below, _, _ in os.walk(path, topdown=False):
             with contextlib.suppress(OSError):
-                if below.is_dir():
-                    below.rmdir()
-        try:
-            path.rmdir()
+                Path(below).rmdir()
+        if not path.exists():
             return
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise LabError(f"The cgroup {path} is still in use: {error}.") from error
-            time.sleep(0.02)
+        if time.monotonic() > deadline:
+            raise LabError(f"The cgroup {path} is still in use {patience:.0f} s after its end.")
+        time.sleep(0.02)
 
 
 def leader(nspawn: int) -> int | None:

@@ -69,7 +69,7 @@ class Reach:
     @classmethod
     def load(cls, settings: Settings | None = None) -> Self:
         """The lab that is up now, by its run state. Raises LabError when none is."""
-        settings = settings or from_environment()
+        settings = runstate.recorded(settings or from_environment())
         try:
             state = json.loads(settings.state_file.read_text())
         except OSError as error:

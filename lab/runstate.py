@@ -8,12 +8,14 @@ import select
 import shutil
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 from lab import disk, host, network
 from lab.errors import LabError
-from lab.settings import Settings, host_names
+from lab.settings import Settings
 
 DOWN = "The lab is not up: `python -m lab up` starts it."
 
@@ -34,9 +36,21 @@ def write_pid(settings: Settings) -> None:
     """Record the calling process as the supervisor."""
     pid = os.getpid()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    settings.pid_file.write_text(
-        json.dumps({"pid": pid, "start": start_ticks(pid), "boot": boot}) + "\n"
-    )
+    record = {"pid": pid, "start": start_ticks(pid), "boot": boot}
+    record |= {"net": str(settings.net), "cache": str(settings.cache)}
+    settings.pid_file.write_text(json.dumps(record) + "\n")
+
+
+def recorded(settings: Settings) -> Settings:
+    """The settings that the lab in this run directory was started with, where there is one.
+
+    Whoever takes a lab down must remove its range, not the one of today's environment.
+    """
+    try:
+        known = json.loads(settings.pid_file.read_text())
+        return replace(settings, net=IPv4Network(known["net"]), cache=Path(known["cache"]))
+    except (OSError, ValueError, KeyError):
+        return settings
 
 
 def supervisor(settings: Settings) -> int | None:
@@ -125,10 +139,28 @@ def write(settings: Settings, names: list[str], owner: tuple[int, int] | None) -
     partial.rename(settings.state_file)
 
 
+def claim(settings: Settings) -> socket.socket:
+    """Hold the machine's one place for a lab until the socket is closed or its process ends.
+
+    Raises LabError where another lab is up, under another run directory: bridge, cgroups and
+    cables have the same names in every lab.
+    """
+    place = socket.socket(socket.AF_UNIX)
+    try:
+        place.bind(f"\0{settings.bridge}")
+    except OSError as error:
+        place.close()
+        raise LabError(
+            f"Another lab is up on this machine (not under {settings.run}): take it down first, "
+            "with the SPARKFLEET_LAB_RUN it was started with."
+        ) from error
+    return place
+
+
 def clean(settings: Settings) -> None:
-    """Remove what a supervisor that was killed left behind. Its processes died with it."""
-    left = host_names(32) if not settings.run.exists() else disk.existing(settings)
-    for name in left:
-        host.clear(name)
-    network.remove(settings)
+    """Remove what a supervisor that was killed left behind; hosts may still run in it."""
+    with claim(settings):
+        for name in {*disk.existing(settings), *host.left_over()}:
+            host.clear(name)
+        network.remove(settings)
     shutil.rmtree(settings.run, ignore_errors=True)

@@ -271,8 +271,12 @@ def main() -> None:
     """`python -m lab.supervisor [PID]`: PID is the process whose end ends the lab."""
     settings = from_environment()
     tied_to = int(sys.argv[1]) if len(sys.argv) > 1 else None
-    runstate.write_pid(settings)
-    asyncio.run(Supervisor(settings).run(tied_to))
+    try:
+        with runstate.claim(settings):
+            runstate.write_pid(settings)
+            asyncio.run(Supervisor(settings).run(tied_to))
+    except LabError as error:
+        sys.exit(str(error))
     shutil.rmtree(settings.run, ignore_errors=True)
 
 

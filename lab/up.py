@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab import disk, machine, root, runstate
+from lab import machine, root, runstate
 from lab.api import Lab
 from lab.errors import LabError
 from lab.settings import Settings, host_names
@@ -39,6 +39,7 @@ def up(
     """
     machine.check_kernel()
     machine.check_programs()
+    host_names(hosts or 3)
     with locked(settings):
         if fresh and runstate.supervisor(settings):
             _down(settings, quick=True)
@@ -120,9 +121,12 @@ def start_supervisor(settings: Settings, tie_to: int | None) -> None:
         with contextlib.suppress(LabError):
             runstate.ask(settings, "state", timeout=5)
             return
-        if process.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text().strip().splitlines()
-            raise LabError(f"The lab's supervisor did not start: {(said or ['no word'])[-1]}")
+        if process.poll() is not None:
+            said = log.read_text().strip() or f"no word in {log}"
+            runstate.clean(settings)
+            raise LabError(f"The lab's supervisor did not start. {said.splitlines()[-1]}")
+        if time.monotonic() > deadline:
+            raise LabError(f"The lab's supervisor does not answer; its output is in {log}.")
         time.sleep(0.05)
 
 
@@ -143,7 +147,3 @@ def sudo_caller() -> tuple[int, int] | None:
     """uid and gid of the user who called sudo, or None."""
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     return (int(uid), int(gid)) if uid and gid else None
-
-
-def hosts_with_disks(settings: Settings) -> list[str]:
-    return disk.existing(settings)
