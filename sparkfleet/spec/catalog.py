@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+from pydantic import Field, ValidationError
+
+from sparkfleet.spec.base import Model, Rows
+from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.hardware import HardwareProfile
 from sparkfleet.spec.recipe import Recipe
-from sparkfleet.spec.rules import Rule
+from sparkfleet.spec.rules import OWN_RULES, Rule
+from sparkfleet.spec.variants import chain
+from sparkfleet.spec.wording import Reader, near
+from sparkfleet.spec.yamlfile import Document, read_yaml
+
+M = TypeVar("M", bound=Model)
+
+COMMON = "_common.yaml"
+"""Beside the recipes: rules that hold for all of them."""
+
+
+class CommonRules(Model):
+    """The file recipes/_common.yaml."""
+
+    rules: Rows[Rule] = Field(description="Rules of every recipe.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +43,151 @@ class Catalog:
 def load_catalog(*directories: Path | str) -> Catalog:
     """Read `recipes/*.yaml` and `hardware/*.yaml` of each directory; a later one may not redefine.
 
-    Raises SpecError naming file, line, key and value.
+    Raises one SpecError with every fault found, each naming file, line, key and value.
     """
-    raise NotImplementedError
+    errors: list[SpecError] = []
+    rules: list[Rule] = []
+    for document in _documents(directories, "recipes", lambda name: name == COMMON, errors):
+        try:
+            rules += _read(CommonRules, document).rules
+        except SpecError as error:
+            errors.append(error)
+    hardware = _hardware(directories, errors)
+    recipes: dict[str, Recipe] = {}
+    for document in _documents(directories, "recipes", lambda name: name[0] != "_", errors):
+        try:
+            recipe = _read(Recipe, document)
+            faults = [*_named(document, recipes), *_dangling(document, recipe, hardware, rules)]
+            if faults:
+                raise SpecError.gather(faults)
+            recipes[recipe.name] = recipe
+        except SpecError as error:
+            errors.append(error)
+    if errors:
+        raise SpecError.gather(errors)
+    return Catalog(recipes, hardware, tuple(rules))
+
+
+def _documents(
+    directories: tuple[Path | str, ...],
+    kind: str,
+    wanted: Callable[[str], bool],
+    errors: list[SpecError],
+) -> Iterator[Document]:
+    for directory in directories:
+        if not Path(directory).is_dir():
+            errors.append(
+                SpecError(
+                    f"There is no directory {directory}; catalog must name one that holds "
+                    "recipes/ or hardware/.",
+                    file=str(directory),
+                    key="catalog",
+                )
+            )
+            continue
+        for path in sorted((Path(directory) / kind).glob("*.yaml")):
+            if wanted(path.name):
+                try:
+                    yield read_yaml(path)
+                except SpecError as error:
+                    errors.append(error)
+
+
+def _read(model: type[M], document: Document, data: dict[str, Any] | None = None) -> M:
+    """Read a document, or `data` in its place, into a model; errors point at the document."""
+    data = document.data if data is None else data
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        reader = Reader(model, start=document.at, file=str(document.path))
+        raise reader.explain(error, data) from None
+
+
+def _named(document: Document, known: Mapping[str, object]) -> Iterator[SpecError]:
+    name, stem = document.data.get("name"), document.path.stem
+    if name != stem:
+        yield document.error(("name",), f"name is {name}, but the file is {stem}; make them one.")
+    elif name in known:
+        yield document.error(("name",), f"{name} is defined already in another directory; rename.")
+
+
+def _hardware(
+    directories: tuple[Path | str, ...], errors: list[SpecError]
+) -> dict[str, HardwareProfile]:
+    documents: dict[str, Document] = {}
+    for document in _documents(directories, "hardware", lambda name: name[0] != "_", errors):
+        errors += _named(document, documents)
+        documents[document.path.stem] = document
+    profiles: dict[str, HardwareProfile] = {}
+    for name, document in documents.items():
+        try:
+            data, lineage = _inherited(name, documents)
+            data["lineage"] = lineage
+            profiles[name] = _read(HardwareProfile, document, data)
+        except SpecError as error:
+            errors.append(error)
+    return profiles
+
+
+def _inherited(name: str, documents: Mapping[str, Document]) -> tuple[dict[str, Any], list[str]]:
+    """A profile's data over its ancestors', and their names, nearest first."""
+    lineage = [name]
+    while (parent := documents[lineage[-1]].data.get("inherits")) is not None:
+        child = documents[lineage[-1]]
+        if parent not in documents:
+            raise child.error(
+                ("inherits",),
+                f"inherits names {parent}, which no hardware file defines."
+                f"{near(str(parent), documents)}",
+            )
+        if parent in lineage:
+            raise child.error(
+                ("inherits",), f"profiles inherit in a circle: {' → '.join([*lineage, parent])}."
+            )
+        lineage.append(parent)
+    data: dict[str, Any] = {}
+    for ancestor in reversed(lineage):
+        own = documents[ancestor].data
+        images = {**data.get("images", {}), **(own.get("images") or {})}
+        data = {**data, **own, "images": images}
+    return data, lineage
+
+
+def _dangling(
+    document: Document,
+    recipe: Recipe,
+    hardware: Mapping[str, HardwareProfile],
+    common: list[Rule],
+) -> Iterator[SpecError]:
+    """Names in a recipe that nothing answers to."""
+    rules = {rule.name for rule in (*recipe.rules, *common)} | OWN_RULES.keys()
+    shared = {rule.name for rule in common} | OWN_RULES.keys()
+    references = [
+        *((("hardware", i), name, hardware, "hardware profile") for i, name in
+          enumerate(recipe.hardware)),
+        *((("fallbacks", key, "lifts", i), name, rules, "rule") for key, fallback in
+          recipe.fallbacks.items() for i, name in enumerate(fallback.lifts)),
+        *((("logs", kind, i, "rule"), line.rule, rules, "rule") for kind in
+          ("forbidden", "required") for i, line in enumerate(getattr(recipe.logs, kind))
+          if line.rule),
+        *((("rules", i, "subject"), rule.subject[6:], recipe.models, "model") for i, rule in
+          enumerate(recipe.rules) if rule.subject.startswith("model:")),
+    ]  # fmt: skip
+    for place, name, known, kind in references:
+        if name not in known:
+            yield document.error(place, f"there is no {kind} {name}.{near(name, known)}")
+    for index, rule in enumerate(recipe.rules):
+        if rule.name in shared:
+            yield document.error(
+                ("rules", index, "name"), f"{rule.name} is a rule of every recipe; rename this one."
+            )
+    for name in recipe.variants:
+        try:
+            chain(recipe, name)
+        except SpecError as error:
+            yield document.error(("variants", name, "extends"), str(error))
+    for flag in recipe.command.environment:
+        if flag not in recipe.command.flags:
+            yield document.error(
+                ("command", "environment", flag), f"{flag} is not among command.flags."
+            )

@@ -77,7 +77,7 @@ def of_preset(value: float) -> float:
 
 
 def of_reserve(reserve_gib: float, total_gib: float) -> float:
-    """The utilization that leaves `reserve_gib` to others; may be zero or less, never rounded up."""
+    """The utilization that leaves `reserve_gib` to others, never rounded up; may be below zero."""
     return floor_hundredth((total_gib - reserve_gib) / total_gib)
 
 
