@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkfleet.facts.survey import HostFacts, Unreachable
-from sparkfleet.locking import read_lock
+from sparkfleet.facts.host import HostFacts
+from sparkfleet.facts.survey import Unreachable
+from sparkfleet.keys import ApiKey, load_key
+from sparkfleet.locking import read_lock, write_lock
 from sparkfleet.once import Once
 from sparkfleet.spec.catalog import Catalog, load_catalog
 from sparkfleet.spec.errors import SpecError
@@ -21,7 +23,7 @@ from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.spec.resolve import resolve
 from sparkfleet.verdict import Verdict
-from sparkfleet.work import HostWork
+from sparkfleet.work import HostWork, Wanted
 
 GROUP = "sparks"
 """The inventory group that the deploy works on."""
@@ -36,11 +38,15 @@ class Fleet:
 
     specs: dict[str, HostSpec]
     catalog: Catalog
+    key: ApiKey
     lock_path: Path
     lock: Lock
     plans: dict[str, HostPlan]
+    lock_is_new: bool = False
+    """Filled in this run, and not what stands in the file."""
     facts: dict[str, HostFacts | Unreachable] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    wanted: dict[str, Wanted] = field(default_factory=dict)
     work: dict[str, HostWork] = field(default_factory=dict)
     verdict: Verdict = field(default_factory=Verdict)
     once: Once = field(default_factory=Once)
@@ -50,15 +56,30 @@ class Fleet:
         """Whether the owner said to go on with the hosts that passed the checks."""
         return all(spec.partial for spec in self.specs.values())
 
-    def resolve_all(self) -> None:
-        """Plan every host anew; needed once the lock has been filled."""
-        self.plans = _resolve(self.specs, self.catalog, self.lock)
+    @property
+    def batch(self) -> int:
+        """How many hosts are switched at once."""
+        return min(spec.batch for spec in self.specs.values())
+
+    def use_lock(self, lock: Lock) -> None:
+        """Take a lock that was filled in this run: what it pins changes every plan."""
+        if lock is not self.lock:
+            self.lock, self.lock_is_new = lock, True
+            self.plans = _resolve(self.specs, self.catalog, lock)
+
+    def save(self) -> None:
+        """Write what this run made on the controller: new pins, a new API key."""
+        if self.lock_is_new:
+            self.lock_path.parent.mkdir(parents=True, exist_ok=True)
+            write_lock(self.lock_path, self.lock)
+        self.key.save()
 
 
-def begin(data: Mapping[str, Mapping[str, Any]]) -> Fleet:
+def begin(name: str, data: Mapping[str, Mapping[str, Any]]) -> Fleet:
     """Validate everything that can be known without a connection, and plan each host.
 
-    `data` is pyinfra's merged data of each chosen host, in inventory order.
+    `name` is the inventory's, such as `lab`; `data` is pyinfra's merged data of each chosen host,
+    in inventory order.
     Raises SpecError with every fault of every host.
     """
     global _current
@@ -74,7 +95,8 @@ def begin(data: Mapping[str, Mapping[str, Any]]) -> Fleet:
     lock_path = PROJECT / locks.pop()
     lock = read_lock(lock_path)
     plans = _resolve(specs, catalog, lock)
-    _current = Fleet(specs, catalog, lock_path, lock, plans)
+    key = load_key(PROJECT / ".sparkfleet" / f"{name}.key")
+    _current = Fleet(specs, catalog, key, lock_path, lock, plans)
     return _current
 
 

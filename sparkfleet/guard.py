@@ -56,7 +56,8 @@ def _guard(options: Mapping[str, Any]) -> None:
         return
     check_options(options)
     check_groups(inventory, str(options["inventory"]))
-    begin({name: _data_of(inventory, name) for name in chosen})
+    name = Path(str(options["inventory"])).stem
+    begin(name, {host: _data_of(inventory, host) for host in chosen})
 
 
 def check_inventory_argument(argument: str) -> None:

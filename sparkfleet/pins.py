@@ -1,0 +1,86 @@
+"""Fill the lock where it says nothing yet: commits and files from the hub, digests from Docker."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from importlib.resources import files
+
+from pyinfra.api.inventory import Inventory
+
+from sparkfleet.connector import SparkConnector
+from sparkfleet.hub import Hub, lock_recipe
+from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.image import ImageRef
+from sparkfleet.spec.lock import Lock, LockedRecipe
+from sparkfleet.spec.plan import HostPlan, ServicePlan
+
+
+def missing_pins(lock: Lock, plans: Mapping[str, HostPlan]) -> dict[str, ServicePlan]:
+    """Lock key → a service that wants it, for every pin that the lock lacks."""
+    missing: dict[str, ServicePlan] = {}
+    for plan in plans.values():
+        for service in plan.services:
+            locked = lock.recipes.get(service.lock_key)
+            if locked is None or locked.image.digest is None or _is_other(locked, service):
+                missing.setdefault(service.lock_key, service)
+    return missing
+
+
+def fill_lock(lock: Lock, plans: Mapping[str, HostPlan], inventory: Inventory) -> Lock:
+    """The lock with every pin that the plans want; the same object when nothing was missing.
+
+    Raises SpecError when the hub or a registry can't say.
+    """
+    for key, service in missing_pins(lock, plans).items():
+        hub = Hub(plans[service.host].spec.hub_endpoint)
+        pinned = lock_recipe(service.recipe, service.image, hub)
+        if pinned.image.digest is None:
+            connector = inventory.get_host(service.host).connector
+            assert isinstance(connector, SparkConnector)
+            digest = registry_digest(connector, service.image)
+            image = pinned.image.model_copy(update={"digest": digest})
+            pinned = pinned.model_copy(update={"image": image})
+        lock = lock.with_recipe(key, pinned)
+    return lock
+
+
+def registry_digest(connector: SparkConnector, image: ImageRef) -> str:
+    """The digest that a tag means now, asked of one host's Docker. Raises SpecError."""
+    source = files("sparkfleet.node").joinpath("registry.py").read_bytes()
+    host = connector.host.name
+    command = shlex.join(["python3", "-", image.reference])
+    answer = connector.run(command, stdin=source, timeout=60)
+    if not answer.ok:
+        raise SpecError(
+            f"Host {host} could not be asked which digest {image.reference} has: {answer.errors}"
+        )
+    said = json.loads(answer.text)
+    if "digest" in said:
+        return str(said["digest"])
+    reasons = {
+        404: "The registry has no such image: compare repository and tag letter by letter.",
+        401: "The registry wants a login: run docker login there as root.",
+        403: "The registry wants a login: run docker login there as root.",
+    }
+    next_step = reasons.get(
+        said["status"], "Look at the registry and the host's network, then try again."
+    )
+    raise SpecError(
+        f"The image {image.reference} could not be pinned, asked from {host}: "
+        f"{str(said['error']).strip()}. {next_step}",
+        key="image",
+    )
+
+
+def _is_other(locked: LockedRecipe, service: ServicePlan) -> bool:
+    """Whether the recipe has moved to other repositories or another image since it was locked."""
+    wanted = {model.role: model.repo for model in service.models}
+    image = service.recipe.image
+    return {role: model.repo for role, model in locked.models.items()} != wanted or (
+        image.digest is not None
+        and service.spec.image is None
+        and service.image.repository == image.repository
+        and locked.image.digest != image.digest
+    )

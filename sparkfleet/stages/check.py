@@ -1,0 +1,120 @@
+"""check: every host, every fault found at once, nothing changed yet."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from pyinfra.api.exceptions import DeployError
+from pyinfra.context import ctx_state
+from rich.console import Console
+
+from sparkfleet.checks import check_fleet
+from sparkfleet.console.tables import findings_table
+from sparkfleet.facts.host import HostFacts
+from sparkfleet.fleet import Fleet
+from sparkfleet.pins import fill_lock
+from sparkfleet.programs import program_digests
+from sparkfleet.render import agent_unit, build_release
+from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.plan import HostPlan
+from sparkfleet.stages.begin import fail_in_pyinfra, this_fleet
+from sparkfleet.stages.report import report_now
+from sparkfleet.survey import survey_all
+from sparkfleet.verdict import Failure
+from sparkfleet.work import HostWork, Wanted, decide
+
+
+def check() -> Fleet:
+    """Read every host, show what was found, decide what is to be done.
+
+    Raises DeployError when a host failed a check, before anything is changed anywhere; with
+    `--data partial=true` the run goes on with the hosts that passed.
+    """
+    fleet = this_fleet()
+    fleet.once.do("check", lambda: _check(fleet))
+    return fleet
+
+
+def _check(fleet: Fleet) -> None:
+    console = Console(file=sys.stderr if _json() else sys.stdout)
+    inventory = ctx_state.get().inventory
+    fleet.facts = survey_all(inventory, fleet.plans)
+    fleet.findings = check_fleet(fleet.plans, fleet.facts)
+    failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
+    passed = {name: plan for name, plan in fleet.plans.items() if name not in failed}
+    try:
+        if passed and (not failed or fleet.partial):
+            fleet.use_lock(fill_lock(fleet.lock, passed, inventory))
+            fleet.findings = check_fleet(fleet.plans, fleet.facts)
+            failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
+    except SpecError as error:
+        _show_findings(console, fleet)
+        raise DeployError(str(error)) from None
+    _show_findings(console, fleet)
+    _stop_or_leave_out(fleet, failed)
+    for name, plan in fleet.plans.items():
+        facts = fleet.facts[name]
+        if name not in failed and isinstance(facts, HostFacts):
+            fleet.work[name] = _decide(fleet, plan, facts)
+    _show_work(console, fleet)
+    if all(work.nothing for work in fleet.work.values()):
+        report_now(fleet)
+
+
+def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
+    if not failed:
+        return
+    names = ", ".join(name for name in fleet.plans if name in failed)
+    if not fleet.partial or failed == set(fleet.plans):
+        raise DeployError(
+            f"Nothing was changed: {names} failed the checks (see the table above). "
+            "Mend that and run the same command again"
+            + (
+                "."
+                if failed == set(fleet.plans)
+                else ", or add --data partial=true to go on with the others."
+            )
+        )
+    for name in sorted(failed):
+        first = next(row for row in fleet.findings if row.host == name and row.level == "fail")
+        fleet.verdict.fail(name, Failure(first.what, first.why, first.next))
+    fail_in_pyinfra(*failed)
+
+
+def _decide(fleet: Fleet, plan: HostPlan, facts: HostFacts) -> HostWork:
+    key = fleet.key
+    findings = [finding for finding in fleet.findings if finding.host == plan.name]
+    wanted = Wanted(
+        plan=plan,
+        releases={one.name: build_release(one, key_id=key.id) for one in plan.services},
+        models={
+            (service.name, role): model
+            for service in plan.services
+            for role, model in fleet.lock.recipes[service.lock_key].models.items()
+        },
+        programs=program_digests(),
+        agent_unit=agent_unit(plan.root),
+        key_file={one.name: key.engine_file for one in plan.services if one.auth == "key"},
+    )
+    fleet.wanted[plan.name] = wanted
+    return decide(wanted, facts, findings)
+
+
+def _show_findings(console: Console, fleet: Fleet) -> None:
+    table = findings_table(fleet.findings)
+    if table:
+        console.print(table)
+    passed = len(fleet.plans) - len({row.host for row in fleet.findings if row.level == "fail"})
+    console.print(f"Checked {len(fleet.plans)} hosts: {passed} passed.")
+
+
+def _show_work(console: Console, fleet: Fleet) -> None:
+    for name, work in fleet.work.items():
+        for sentence in work.sentences():
+            console.print(f"  {name}: {sentence}", highlight=False, soft_wrap=True)
+
+
+def _json() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.params.get("json_output"))

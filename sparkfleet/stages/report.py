@@ -1,0 +1,77 @@
+"""report: one table, each failure with its cause and the next step, and a truthful exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from sparkfleet.console.progress import duration
+from sparkfleet.console.tables import ReportRow, print_failures, report_table
+from sparkfleet.fleet import Fleet
+from sparkfleet.operations.step import at_the_end
+from sparkfleet.spec.plan import HostPlan, ServicePlan
+from sparkfleet.stages.begin import fail_in_pyinfra
+
+
+def report(fleet: Fleet) -> None:
+    """Print the report after the last step of the last host; failures make the exit code 1."""
+    if not all(work.nothing for work in fleet.work.values()):
+        at_the_end(name="Report", work=lambda: fleet.once.do("report", lambda: report_now(fleet)))
+
+
+def report_now(fleet: Fleet) -> None:
+    """Print the table as things stand."""
+    console = Console(file=sys.stdout)
+    rows = [
+        _row(fleet, plan, service) for plan in fleet.plans.values() for service in plan.services
+    ]
+    console.print(report_table(rows))
+    failures = [
+        (host, failure) for host in fleet.plans for failure in fleet.verdict.failures.get(host, [])
+    ]
+    print_failures(console, failures)
+    notes = dict.fromkeys(
+        f"{name}, {service.name}: {note}"
+        for name, plan in fleet.plans.items()
+        for service in plan.services
+        for note in service.notes
+    )
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, soft_wrap=True)
+    if fleet.verdict.stopped:
+        console.print(fleet.verdict.stopped, style="bold red", highlight=False, soft_wrap=True)
+    if not fleet.verdict.changed and not failures:
+        console.print("nothing changed", highlight=False)
+    fail_in_pyinfra(*fleet.verdict.failures)
+
+
+def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
+    key = (plan.name, service.name)
+    seconds = fleet.verdict.seconds.get(key)
+    state = fleet.verdict.states.get(key)
+    if state is None:
+        work = fleet.work.get(plan.name)
+        if work is None:
+            state = "not checked" if plan.name not in fleet.verdict.failures else "left out"
+        elif plan.name in fleet.verdict.failures:
+            state = "FAILED"
+        elif any(switch.service == service.name for switch in work.switches):
+            state = "not begun"
+        else:
+            state = "unchanged, proven"
+    image = service.image
+    return ReportRow(
+        host=plan.name,
+        service=service.name,
+        recipe=service.recipe.name,
+        image=image.version or image.tag or (image.digest or "")[7:19],
+        utilization=f"{service.utilization:.2f}",
+        state=state,
+        endpoint=f"{_address(plan, service)}:{service.port}",
+        time=duration(seconds) if seconds is not None else "-",
+    )
+
+
+def _address(plan: HostPlan, service: ServicePlan) -> str:
+    return plan.name if service.bind in ("0.0.0.0", "::") else service.bind
