@@ -16,8 +16,9 @@ FIRST_HOST = 11
 #: The most hosts that a /24 leaves room for here; memory ends it long before.
 MAX_HOSTS = 200
 REGISTRY_PORT = 5000
+#: The hub stand-in serves large files from the next port, as the real one from another origin.
 HUB_PORT = 8090
-APT_PORT = 8091
+APT_PORT = 8099
 
 
 @dataclass(frozen=True)
