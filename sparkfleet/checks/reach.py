@@ -85,6 +85,13 @@ ROWS = (
         "Log in once by hand with ssh, compare the fingerprint, and accept it.",
     ),
     Row(
+        r"system is (going down|booting up)|pam_nologin",
+        "reachable",
+        "{host} is just shutting down or booting, and lets nobody in yet.",
+        "systemd refuses logins during that time.",
+        "Run again in a minute or two; a firmware update takes about 15.",
+    ),
+    Row(
         r"authentication (error|failed)|permission denied \(|no authentication methods|"
         r"private key file|invalid key",
         "login",

@@ -138,8 +138,14 @@ def locked(path: str) -> bool:
 
 
 def models(request: dict[str, Any]) -> dict[str, Any]:
-    """Files of each wanted model directory with size and mtime, and the stamp of a whole one."""
-    return {directory: model(directory) for directory in request.get("model_dirs", [])}
+    """Files of each wanted model directory with size and mtime, and the stamp of a whole one.
+
+    The repository's other commits are read too: before the lock is made, the wanted one is not
+    known by its commit yet.
+    """
+    wanted = [Path(directory) for directory in request.get("model_dirs", [])]
+    commits = {path for directory in wanted for path in children(directory.parent)}
+    return {str(directory): model(str(directory)) for directory in sorted({*wanted, *commits})}
 
 
 def model(directory: str) -> dict[str, Any]:

@@ -109,13 +109,16 @@ def operating_system(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def dgx_release(request: dict[str, Any]) -> dict[str, Any] | None:
-    """Name, platform and update level from /etc/dgx-release; None on other machines.
+    """What /etc/dgx-release says; None on other machines."""
+    content = text_or_none("/etc/dgx-release")
+    return None if content is None else dgx(content)
+
+
+def dgx(content: str) -> dict[str, Any]:
+    """Name, platform and update level.
 
     The file also holds the serial number: only these keys ever leave the host.
     """
-    content = text_or_none("/etc/dgx-release")
-    if content is None:
-        return None
     release = assignments(content)
     return {
         "name": release.get("DGX_NAME"),
@@ -126,7 +129,12 @@ def dgx_release(request: dict[str, Any]) -> dict[str, Any] | None:
 
 def memory(request: dict[str, Any]) -> dict[str, int]:
     """Total, available and swap, in KiB, as the kernel says (`free` is localized)."""
-    lines = dict(line.split(":", 1) for line in text("/proc/meminfo").splitlines() if ":" in line)
+    return meminfo(text("/proc/meminfo"))
+
+
+def meminfo(content: str) -> dict[str, int]:
+    """The figures that we want of /proc/meminfo, KiB; raises KeyError where one is missing."""
+    lines = dict(line.split(":", 1) for line in content.splitlines() if ":" in line)
     names = {
         "total_kib": "MemTotal",
         "available_kib": "MemAvailable",
