@@ -14,12 +14,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sparkfleet import escape
+from sparkfleet.engine.guard import KEY_FILE
 from sparkfleet.spec.command import passable, render_argv
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import ServicePlan
 from sparkfleet.spec.release import (
     COMPOSE,
-    KEY_MOUNT,
+    CONFIG_MOUNT,
+    ENGINE_CONFIG,
+    GUARD,
+    INSIDE,
     MANIFEST,
     PROOF,
     RESTART_SECONDS,
@@ -36,6 +40,12 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 NODE_PROGRAMS = "/opt/sparkfleet/node"
 AGENT_UNIT = "sparkfleet-agent.service"
+
+_GUARD_SOURCE = Path(__file__).resolve().parent / "engine" / "guard.py"
+_ENGINE_CONFIG = f"""\
+# Read by the engine (--config). The key itself is in another file, which only the guard reads.
+middleware: {GUARD.removesuffix(".py")}.KeyGuard
+"""
 
 _PYTHON = ("/usr/bin/python3", "-B")
 """The host's own Python; -B, so that our directory holds what we put there and nothing else."""
@@ -68,6 +78,7 @@ def build_release(service: ServicePlan, *, key_id: str | None = None) -> Release
     Raises SpecError when image or models are not pinned yet, or a value can't reach the engine.
     """
     _require_pins(service)
+    _require_guard(service)
     files = _render(service, key_id, release=None)
     name = release_hash(files)
     # The hash stands in the files too, so they are rendered once without it to learn it.
@@ -97,7 +108,7 @@ def compose_file(service: ServicePlan, release: str | None = None) -> str:
         image=service.image.pinned,
         entrypoint=service.recipe.image.entrypoint,
         command=argv,
-        environment={name: passable(value, name) for name, value in service.env.items()},
+        environment=_environment_of(service),
         target_port=service.container_port,
         port=service.port,
         bind=service.bind,
@@ -133,12 +144,19 @@ def _render(
     service: ServicePlan, key_id: str | None, release: str | None
 ) -> dict[str, ReleaseFile]:
     about = manifest(service, key_id)
+    guard: dict[str, ReleaseFile] = {}
+    if service.key_file is not None:
+        guard = {
+            ENGINE_CONFIG: ReleaseFile(_ENGINE_CONFIG, 0o644),
+            GUARD: ReleaseFile(_GUARD_SOURCE.read_text(encoding="utf-8"), 0o644),
+        }
     return {
         # 0600: an owner's environment may hold what is nobody else's business.
         COMPOSE: ReleaseFile(compose_file(service, release), 0o600),
         service.unit: ReleaseFile(unit_file(service), 0o644),
         MANIFEST: ReleaseFile(readable_json({"release": release, **about}), 0o644),
         PROOF: ReleaseFile(readable_json(proof(service)), 0o644),
+        **guard,
     }
 
 
@@ -151,8 +169,31 @@ def _mounts(service: ServicePlan) -> list[Mapping[str, object]]:
     for name, source in service.cache_dirs.items():
         rows.append(mount(source, service.recipe.caches[name], read_only=False, create=True))
     if service.key_file is not None:
-        rows.append(mount(service.key_file, KEY_MOUNT, read_only=True, create=False))
+        rows.append(mount(service.key_file, KEY_FILE, read_only=True, create=False))
+        # Relative to the compose file: the release's own path holds the hash, not known yet.
+        for name in (ENGINE_CONFIG, GUARD):
+            rows.append(mount(f"./{name}", f"{INSIDE}/{name}", read_only=True, create=False))
     return rows
+
+
+def _environment_of(service: ServicePlan) -> dict[str, str]:
+    env = {name: passable(value, name) for name, value in service.env.items()}
+    if service.key_file is not None:
+        # Where the engine finds the guard; what an image or owner needs there goes on behind it.
+        env["PYTHONPATH"] = ":".join(filter(None, (INSIDE, env.get("PYTHONPATH"))))
+    return env
+
+
+def _require_guard(service: ServicePlan) -> None:
+    told = service.argv_flags.get("config")
+    if service.key_file is not None and told != CONFIG_MOUNT:
+        raise SpecError(
+            f"Host {service.host}, service {service.name}: auth is key, but the engine is not told "
+            f"to load the guard (--config is {told or 'not set'}, not {CONFIG_MOUNT}), so it would "
+            "answer anyone. Leave `config` to the recipe, or say auth: none and mean it.",
+            host=service.host,
+            key="auth",
+        )
 
 
 def _require_pins(service: ServicePlan) -> None:

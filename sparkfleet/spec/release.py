@@ -19,8 +19,14 @@ COMPOSE = "compose.yaml"
 MANIFEST = "release.json"
 PROOF = "proof.json"
 
-KEY_MOUNT = "/run/sparkfleet/engine.yaml"
-"""Where the container finds the file that holds its API key."""
+ENGINE_CONFIG = "engine.yaml"
+GUARD = "sparkfleet_guard.py"
+
+INSIDE = "/run/sparkfleet"
+"""Where the container finds what is ours: the engine's configuration, the guard, the key."""
+
+CONFIG_MOUNT = f"{INSIDE}/{ENGINE_CONFIG}"
+"""What `--config` must say of a service with auth: key; it loads the guard and holds no secret."""
 
 HASH_LENGTH = 12
 
@@ -104,8 +110,8 @@ class Timing:
 
     @property
     def stop(self) -> int:
-        """systemd's patience: Docker's, and 30 s for compose to take the container away."""
-        return self.grace + 30
+        """systemd's patience: Docker's, and a minute for compose to end after the container."""
+        return self.grace + 60
 
     @property
     def window(self) -> int:
@@ -139,7 +145,7 @@ def manifest(service: ServicePlan, key_id: str | None) -> dict[str, Any]:
         "drop_page_cache": recipe.drop_page_cache,
         "boot_timeout": timing.boot,
         "shutdown_timeout": timing.shutdown,
-        "stop_timeout": timing.stop,
+        "stop_timeout": timing.grace,
         "wedge_seconds": recipe.wedge.seconds,
         "restart_burst": timing.burst,
         "max_num_seqs": service.max_num_seqs,

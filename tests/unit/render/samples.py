@@ -81,6 +81,7 @@ def service(**changes: Any) -> ServicePlan:
             "served-model-name": ["small", "small-fast"],
             "port": 8000,
             "shutdown-timeout": 30,
+            "config": "/run/sparkfleet/engine.yaml",
         },
         env={},
         image=ImageRef("registry.test/engine", "one", DIGEST, "0.23.0"),

@@ -34,18 +34,22 @@ def test_every_argument_and_variable_arrives_unchanged(
 ) -> None:
     small = recipe()
     command = small.command.model_copy(update={"positional": tuple(words)})
-    plan = service(recipe=small.model_copy(update={"command": command}), flags={}, env=env)
+    plan = service(
+        recipe=small.model_copy(update={"command": command}), flags={}, env=env, auth="none"
+    )
     read = engine(plan)
     assert read.get("command", []) == words
     assert read.get("environment", {}) == env
 
 
 def test_a_value_of_a_flag_arrives_unchanged() -> None:
-    plan = service(flags={"config": "$HOME/${X} \"'\\ %n", "json": {"a": "$b", "c": [1, "é"]}})
+    plan = service(
+        auth="none", flags={"text": "$HOME/${X} \"'\\ %n", "json": {"a": "$b", "c": [1, "é"]}}
+    )
     assert engine(plan)["command"] == [
         "serve",
         "/model",
-        "--config",
+        "--text",
         "$HOME/${X} \"'\\ %n",
         "--json",
         '{"a":"$b","c":[1,"é"]}',
@@ -67,7 +71,9 @@ def test_an_image_that_keeps_its_entry_point_gets_none() -> None:
 def test_an_image_driven_by_its_environment_gets_no_flag() -> None:
     small = recipe()
     command = small.command.model_copy(update={"environment": {"port": "PORT"}, "positional": ()})
-    plan = service(recipe=small.model_copy(update={"command": command}), env={"PORT": "8000"})
+    plan = service(
+        recipe=small.model_copy(update={"command": command}), env={"PORT": "8000"}, auth="none"
+    )
     read = engine(plan)
     assert "command" not in read
     assert read["environment"] == {"PORT": "8000"}
@@ -92,11 +98,22 @@ def test_models_are_read_only_and_must_be_there_and_caches_are_kept_per_image() 
     assert cache["read_only"] is False
 
 
-def test_the_key_travels_as_a_file_and_only_where_there_is_one() -> None:
-    closed, opened = service(), service(auth="none")
-    source = "/var/lib/sparkfleet/services/llm/secrets/engine.yaml"
-    assert [row["source"] for row in engine(closed)["volumes"]].count(source) == 1
-    assert source not in [row["source"] for row in engine(opened)["volumes"]]
+def test_the_key_travels_as_a_file_and_the_engine_is_told_to_load_the_guard() -> None:
+    read = engine(service(env={"PYTHONPATH": "/opt/lib"}))
+    mounts = {row["target"]: row for row in read["volumes"]}
+    key = mounts["/run/sparkfleet/key.yaml"]
+    assert key["source"] == "/var/lib/sparkfleet/services/llm/secrets/engine.yaml"
+    for name in ("engine.yaml", "sparkfleet_guard.py"):
+        assert mounts[f"/run/sparkfleet/{name}"]["source"] == f"./{name}"
+        assert mounts[f"/run/sparkfleet/{name}"]["read_only"] is True
+    assert read["command"][-2:] == ["--config", "/run/sparkfleet/engine.yaml"]
+    assert read["environment"]["PYTHONPATH"] == "/run/sparkfleet:/opt/lib"
+
+
+def test_an_open_service_has_neither_key_nor_guard() -> None:
+    read = engine(service(auth="none", flags={}))
+    assert not [row for row in read["volumes"] if row["target"].startswith("/run/sparkfleet")]
+    assert "environment" not in read
 
 
 def test_it_asks_for_the_gpu_and_for_no_privilege() -> None:

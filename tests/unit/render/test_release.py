@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from sparkfleet.render import build_release
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.inventory import ServiceSpec
 from sparkfleet.spec.plan import ServicePlan
-from sparkfleet.spec.release import KEY_MOUNT, Timing, probe_url
+from sparkfleet.spec.release import Timing, probe_url
 
 from .samples import DIGEST, recipe, service
 
@@ -86,6 +87,8 @@ def test_the_files_and_their_modes() -> None:
         "sparkfleet-llm.service": 0o644,
         "release.json": 0o644,
         "proof.json": 0o644,
+        "engine.yaml": 0o644,
+        "sparkfleet_guard.py": 0o644,
     }
     assert release.unit == "sparkfleet-llm.service"
     assert len(release.hash) == 12
@@ -123,7 +126,7 @@ def test_the_proof_names_the_key_file_and_not_the_key() -> None:
 
 
 def test_names_that_the_owner_set_are_the_names_to_prove() -> None:
-    plan = service(flags={"served-model-name": "mine"})
+    plan = service(auth="none", flags={"served-model-name": "mine"})
     assert json.loads(build_release(plan).files["proof.json"].content)["names"] == ["mine"]
 
 
@@ -164,7 +167,16 @@ def test_what_is_not_pinned_is_not_released() -> None:
     assert "owner/drafter" not in text
 
 
-def test_a_guarded_service_mounts_its_key_where_the_engine_is_told_to_look() -> None:
-    plan = service(flags={"config": KEY_MOUNT})
-    content = build_release(plan).files["compose.yaml"].content
-    assert content.count(f'"{KEY_MOUNT}"') == 2
+@pytest.mark.parametrize("flags", [{}, {"config": "/else.yaml"}])
+def test_a_service_with_a_key_that_nothing_checks_is_refused(flags: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="spark-a, service llm: auth is key, but") as caught:
+        build_release(service(flags=flags))
+    assert caught.value.key == "auth"
+
+
+def test_the_guard_is_part_of_a_guarded_release() -> None:
+    files = build_release(service()).files
+    config = yaml.safe_load(files["engine.yaml"].content)
+    assert config == {"middleware": "sparkfleet_guard.KeyGuard"}
+    assert "class KeyGuard" in files["sparkfleet_guard.py"].content
+    assert "sparkfleet_guard.py" not in build_release(service(auth="none")).files

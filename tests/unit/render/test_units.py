@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkfleet.node.faults import CONFIG
 from sparkfleet.render import agent_unit, unit_file
 from sparkfleet.spec.plan import ServicePlan
 
@@ -29,6 +30,7 @@ def test_systemd_is_the_one_supervisor_and_bounded() -> None:
     assert read["StartLimitBurst"] == ["4"]
     assert int(read["StartLimitIntervalSec"][0]) > 4 * 30 * 60
     assert read["KillMode"] == ["mixed"]
+    assert read["RestartPreventExitStatus"] == [str(CONFIG)]
 
 
 def test_a_unit_stops_later_than_docker_and_docker_later_than_the_engine() -> None:
@@ -54,7 +56,7 @@ def test_commands_run_the_node_programs_with_no_argument_of_the_engine() -> None
 def test_it_waits_for_docker_and_for_the_disks_and_comes_back_with_both() -> None:
     read = unit(service())
     assert "docker.service" in read["After"][0].split()
-    assert read["PartOf"] == ["docker.service"]
+    assert read["Requires"] == ["docker.service"]
     assert read["WantedBy"][0].split() == ["multi-user.target", "docker.service"]
     assert unit_words(read["RequiresMountsFor"][0]) == [
         "/var/lib/sparkfleet",

@@ -1,0 +1,1 @@
+"""What runs inside the engine's container: standard library only, mounted read-only."""
