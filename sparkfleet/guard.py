@@ -20,19 +20,24 @@ import click
 from pyinfra.api.exceptions import InventoryError, PyinfraError
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
-from pyinfra_cli.exceptions import CliError
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import parse_cli_arg
 
 from sparkfleet.fleet import GROUP, begin
 from sparkfleet.spec.errors import SpecError
 
+SIZE_KEYS = {"preset", "utilization", "reserve_gib"}
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
 
 
+class Refusal(SpecError):
+    """A command line that can't do what it asks for; a sentence."""
+
+
 def guard() -> None:
-    """Judge the running `pyinfra` command; raises CliError with one sentence on what is wrong."""
+    """Judge the running `pyinfra` command; ends it with a sentence where something is wrong."""
     context = click.get_current_context(silent=True)
     if context is None:  # imported by something that is not the pyinfra command
         return
@@ -40,10 +45,19 @@ def guard() -> None:
     options = context.params
     try:
         _guard(options)
-    except SpecError as error:
-        raise CliError(str(error)) from None
     except InventoryError as error:
-        raise CliError(f"{options['inventory']}: {error}") from None
+        refuse(f"{options['inventory']}: {error}")
+    except (SpecError, PyinfraError) as error:
+        refuse(str(error))
+
+
+def refuse(sentences: str) -> NoReturn:
+    """End the command with exit code 1 and these sentences.
+
+    Not by an exception: pyinfra shows one raised in a config.py with its traceback.
+    """
+    click.echo(click.style("Refused: ", fg="red", bold=True) + sentences, err=True)
+    sys.exit(1)
 
 
 def _guard(options: Mapping[str, Any]) -> None:
@@ -67,7 +81,7 @@ def check_inventory_argument(argument: str) -> None:
     if looks_like_path and not is_list and not Path(argument).is_file():
         there = sorted(str(path) for path in Path("inventory").glob("*.py"))
         hint = f" There are: {', '.join(there)}." if there else ""
-        raise CliError(f"There is no inventory file {argument}.{hint}")
+        raise Refusal(f"There is no inventory file {argument}.{hint}")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -75,14 +89,14 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in ("no_wait", "serial"):
         if options.get(name):
             flag = "--" + name.replace("_", "-")
-            raise CliError(
+            raise Refusal(
                 f"{flag} does not go with sparkfleet: it changes hosts batch by batch itself, and "
                 f"pyinfra's {flag} would go on past a host that failed. Leave it out; the size of "
                 "a batch is `batch` in group_data/sparks.py."
             )
     interactive = not (options.get("yes") or options.get("dry") or options.get("json_output"))
     if interactive and not can_be_asked():
-        raise CliError(
+        raise Refusal(
             "Nobody can answer the question before the changes: standard input is closed. "
             "Add -y to go on without it, or --dry to see what would happen."
         )
@@ -104,7 +118,7 @@ def override_data(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator:
-            raise CliError(f"--data wants key=value; {pair!r} has no '='.")
+            raise Refusal(f"--data wants key=value; {pair!r} has no '='.")
         data[key] = parse_cli_arg(value)
     return data
 
@@ -113,7 +127,7 @@ def check_groups(inventory: Inventory, filename: str) -> None:
     """Refuse an inventory without the group that the deploy works on."""
     if GROUP not in inventory.groups or not inventory.groups[GROUP]:
         found = ", ".join(sorted(name for name in inventory.groups if name != "all")) or "none"
-        raise CliError(
+        raise Refusal(
             f"{filename} has no hosts in the group `{GROUP}` (groups found: {found}). "
             f"Put the Sparks into a list named `{GROUP}`, as inventory/lab.py does."
         )
@@ -124,14 +138,14 @@ def choose_hosts(
 ) -> tuple[str, ...]:
     """The hosts a run is for, in inventory order.
 
-    Raises CliError for a pattern that matches nothing and for a choice of no host at all.
+    Raises Refusal for a pattern that matches nothing and for a choice of no host at all.
     """
     names = [host.name for host in inventory]
     limited = _matching(inventory, names, limit, "--limit")
     excluded = _matching(inventory, names, exclude, "--exclude")
     chosen = [name for name in names if (not limited or name in limited) and name not in excluded]
     if not chosen:
-        raise CliError("No host is left: --exclude takes away all that --limit allows.")
+        raise Refusal("No host is left: --exclude takes away all that --limit allows.")
     return tuple(chosen)
 
 
@@ -143,7 +157,7 @@ def _matching(
         matched = {host.name for host in inventory.groups.get(pattern, [])}
         matched |= {name for name in names if fnmatch(name, pattern)}
         if not matched:
-            raise CliError(
+            raise Refusal(
                 f"{option} {pattern} matches no host and no group. Hosts: {', '.join(names)}."
             )
         found |= matched
@@ -153,27 +167,42 @@ def _matching(
 def _load_inventory(options: Mapping[str, Any], data: dict[str, Any]) -> Inventory:
     state = ctx_state.get()
     try:
-        return make_inventory(
+        inventory: Inventory = make_inventory(
             options["inventory"],
             cwd=state.cwd,
             override_data=data,
             group_data_directories=options.get("group_data"),
         )
-    except PyinfraError:
-        raise
-    except SpecError:
+    except (PyinfraError, SpecError):
         raise
     except Exception as error:
         cause = getattr(error, "exception", error)
         if isinstance(cause, SpecError):
             raise cause from None
-        raise CliError(
+        raise Refusal(
             f"{options['inventory']} cannot be read: {type(cause).__name__}: {cause}"
         ) from None
+    return inventory
 
 
 def _data_of(inventory: Inventory, name: str) -> dict[str, Any]:
-    merged: dict[str, Any] = inventory.get_host(name).data.dict()
+    host = inventory.get_host(name)
+    return merge(
+        inventory.get_data(), host.group_data, host.host_data, inventory.get_override_data()
+    )
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers of a host's data as one, a later layer first, as pyinfra has it.
+
+    preset, utilization and reserve_gib are three ways to say one thing: a layer that says it takes
+    away what the layers below it said in another way.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if SIZE_KEYS & layer.keys():
+            merged = {key: value for key, value in merged.items() if key not in SIZE_KEYS}
+        merged.update(layer)
     return merged
 
 

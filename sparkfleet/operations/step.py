@@ -15,10 +15,6 @@ from sparkfleet.verdict import Failure, Verdict
 
 Work = Callable[[SparkConnector], Failure | None]
 
-# pyinfra's own types say less than it takes: `name` and the other global arguments are missing.
-_operation = cast(Any, operation)
-
-
 def step(verdict: Verdict, name: str, work: Work) -> None:
     """Add an operation that runs `work` on the host unless something failed there before.
 
@@ -52,9 +48,12 @@ def at_the_end(name: str, work: Callable[[], None]) -> None:
     _call(run, name=name)
 
 
-@_operation()
-def _call(function: Callable[[State, Host], bool]) -> Iterator[FunctionCommand]:
+def _yield(function: Callable[[State, Host], bool]) -> Iterator[FunctionCommand]:
     yield FunctionCommand(function, [], {})
+
+
+# pyinfra's own types say less than it takes: `name` and the other global arguments are missing.
+_call: Any = cast(Any, operation)()(_yield)
 
 
 def say(host: Host) -> Callable[[str], Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
+import sys
+from typing import NoReturn
+
+import click
 from pyinfra.api.host import Host
 from pyinfra.context import ctx_host, ctx_state
 
@@ -11,11 +14,21 @@ from sparkfleet.spec.errors import SpecError
 
 
 def this_fleet() -> Fleet:
-    """The fleet of this run; raises DeployError where config.py did not begin it."""
+    """The fleet of this run; ends the run where config.py did not begin it."""
     try:
         return current()
     except SpecError as error:
-        raise DeployError(str(error)) from None
+        stop(str(error))
+
+
+def stop(sentences: str) -> NoReturn:
+    """End the run with exit code 1 and these sentences.
+
+    Not by an exception of pyinfra's, which it shows with a place in our code instead of in the
+    owner's: nothing here is wrong with a line of Python.
+    """
+    click.echo(click.style("Stopped: ", fg="red", bold=True) + sentences, err=True)
+    sys.exit(1)
 
 
 def this_host() -> Host:

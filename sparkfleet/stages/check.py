@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import click
-from pyinfra.api.exceptions import DeployError
 from pyinfra.context import ctx_state
 from rich.console import Console
 
@@ -18,7 +17,7 @@ from sparkfleet.programs import program_digests
 from sparkfleet.render import agent_unit, build_release
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import HostPlan
-from sparkfleet.stages.begin import fail_in_pyinfra, this_fleet
+from sparkfleet.stages.begin import fail_in_pyinfra, stop, this_fleet
 from sparkfleet.stages.report import report_now
 from sparkfleet.survey import survey_all
 from sparkfleet.verdict import Failure
@@ -28,7 +27,7 @@ from sparkfleet.work import HostWork, Wanted, decide
 def check() -> Fleet:
     """Read every host, show what was found, decide what is to be done.
 
-    Raises DeployError when a host failed a check, before anything is changed anywhere; with
+    Ends the run when a host failed a check, before anything is changed anywhere; with
     `--data partial=true` the run goes on with the hosts that passed.
     """
     fleet = this_fleet()
@@ -50,7 +49,7 @@ def _check(fleet: Fleet) -> None:
             failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
     except SpecError as error:
         _show_findings(console, fleet)
-        raise DeployError(str(error)) from None
+        stop(str(error))
     _show_findings(console, fleet)
     _stop_or_leave_out(fleet, failed)
     for name, plan in fleet.plans.items():
@@ -60,6 +59,8 @@ def _check(fleet: Fleet) -> None:
     _show_work(console, fleet)
     if all(work.nothing for work in fleet.work.values()):
         report_now(fleet)
+        if not _json():  # pyinfra would ask whether to make no changes
+            sys.exit(1 if fleet.verdict.failures else 0)
 
 
 def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
@@ -67,7 +68,7 @@ def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
         return
     names = ", ".join(name for name in fleet.plans if name in failed)
     if not fleet.partial or failed == set(fleet.plans):
-        raise DeployError(
+        stop(
             f"Nothing was changed: {names} failed the checks (see the table above). "
             "Mend that and run the same command again"
             + (
