@@ -47,15 +47,17 @@ class Lab(Conditions):
         Images in Docker's store stay, as they cost minutes, and all containers, networks and
         volumes go; with `docker`, the images go too. The SSH host key stays.
         """
-        if not docker and self.leader(name):
-            self.exec(
-                name,
-                "docker ps -aq | xargs -r docker rm -f >/dev/null;"
-                "docker network prune -f >/dev/null; docker volume prune -af >/dev/null",
-                timeout=timeout,
-            )
         self.ask("fresh", name=name, docker=docker)
         self.wait_ready(name, timeout)
+        if not docker:
+            # Only now: before, a unit of the old root would have started them again.
+            self.exec(
+                name,
+                "docker ps -aq | xargs -r docker rm -f >/dev/null &&"
+                "docker network prune -f >/dev/null && docker volume prune -af >/dev/null",
+                timeout=timeout,
+                check=True,
+            )
 
     def wait_ready(self, name: str, timeout: float = 60) -> None:
         """Return once the host has booted, Docker runs and sshd answers."""
