@@ -127,6 +127,8 @@ class BootWatch:
             return None
         unit = self._unit.show(self._release.unit)
         self._restarts = unit.restarts if self._restarts < 0 else self._restarts
+        if unit.restarts > self._restarts:
+            return self._dead(f"{self._release.unit} ended before a container ran.")
         if unit.active in ("active", "reloading", "unknown"):
             return None
         if unit.active == "activating" and unit.sub != "auto-restart":

@@ -143,7 +143,7 @@ def stop(release: Release, docker: DockerApi) -> None:
     """Stop the project's containers by their own signal and grace; they stay for their logs."""
     for row in docker.containers({PROJECT: release.project}):
         if row.state not in ("exited", "created", "dead"):
-            docker.stop(row.id, release.stop_timeout)
+            docker.stop(row.id, release.stop_timeout + 20)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

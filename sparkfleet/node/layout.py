@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparkfleet.node import wire
 from sparkfleet.node.disk import read_json
 from sparkfleet.node.faults import CONFIG, Fault
 
@@ -34,12 +35,14 @@ class Release:
     boot_timeout: float
     """Seconds from start to ready, at most."""
     stop_timeout: float
-    """Seconds that the unit may take to stop."""
+    """Seconds that Docker gives the engine to end, before it kills it."""
     wedge_seconds: float
     markers: tuple[dict[str, Any], ...] = ()
     """Boot log landmarks: text, label, usual_seconds."""
     logs: dict[str, list[Any]] = field(default_factory=dict)
     """Rows by kind: forbidden, required, fatal."""
+    models: dict[str, Path] = field(default_factory=dict)
+    """Directory of each role's weights."""
     probe: dict[str, Any] = field(default_factory=dict)
     """proof.json, whole."""
 
@@ -51,11 +54,6 @@ class Release:
         except OSError as error:
             raise _unreadable(self.dir / self.unit, str(error)) from None
 
-    @property
-    def connect_host(self) -> str:
-        """Where to reach the service from the host itself."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.bind, self.bind)
-
 
 def load_release(directory: Path) -> Release:
     """Read a release directory. Raises Fault naming the file that is absent or not whole."""
@@ -66,6 +64,7 @@ def load_release(directory: Path) -> Release:
     if not isinstance(probe, dict):
         raise _unreadable(directory / "proof.json", "it is absent or not JSON")
     try:
+        wire.Target.of(str(probe["url"]))
         service = str(manifest["service"])
         return Release(
             dir=directory,
@@ -85,6 +84,7 @@ def load_release(directory: Path) -> Release:
             wedge_seconds=float(manifest["wedge_seconds"]),
             markers=tuple(manifest.get("markers") or ()),
             logs=dict(manifest.get("logs") or {}),
+            models={role: Path(m["dir"]) for role, m in (manifest.get("models") or {}).items()},
             probe=probe,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -1,0 +1,298 @@
+"""Switch a service from what runs to another release, or put back what ran.
+
+    python3 switch.py JOB.json                           as a job; the request is below
+    python3 switch.py --settle --root R --service S      end a switch that was cut (the agent does)
+
+Request: {"root", "service", "release": hash, "gpu_check": true, "drain_timeout": 60, "who": ""}.
+
+The order is what keeps it safe. Everything that can be known is checked while the old release still
+runs. The new one starts under trial, named in /run only, so that a power cut returns to `current`.
+`current` moves only after the proof. From before the first change to the outcome, switch.json says
+what is under way: whoever finds it without its lock held, ends it (a second run of the same
+request, or the agent).
+
+Results: switched, unchanged, started (the same release, started again) are what was asked for;
+refused (nothing was touched), rolled_back (the old release is proven again), failed (there was none
+to go back to; stopped, or `current` itself fails), down (the old release is not proven either).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+
+from sparkfleet.node.disk import Busy, hold_lock, read_json, remove, write_whole
+from sparkfleet.node.docker import DockerError
+from sparkfleet.node.events import Events
+from sparkfleet.node.failed import Failed, again, error_of, failed
+from sparkfleet.node.faults import BUSY, FAILED, OK, Fault
+from sparkfleet.node.layout import Release, Service, load_release
+from sparkfleet.node.preflight import preflight
+from sparkfleet.node.state import record
+from sparkfleet.node.steps import Means, Steps
+
+#: A switch that was cut this often is not tried again: the old release comes back.
+TRIES = 3
+AS_ASKED = ("switched", "unchanged", "started")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for."""
+
+    root: Path
+    service: str
+    release: str
+    gpu_check: bool = True
+    drain_timeout: float = 60.0
+    """Seconds to wait for running requests before the engine is stopped."""
+    who: str = ""
+    """For the history: who asked."""
+
+    @classmethod
+    def parse(cls, raw: Any) -> Request:
+        """Raises Fault naming the key that is missing or wrong."""
+        try:
+            return cls(
+                root=Path(raw["root"]),
+                service=str(raw["service"]),
+                release=str(raw["release"]),
+                gpu_check=bool(raw.get("gpu_check", True)),
+                drain_timeout=float(raw.get("drain_timeout", 60.0)),
+                who=str(raw.get("who", "")),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Fault(
+                f"The switch's request is wrong or lacks {error}.", code="request"
+            ) from None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {**asdict(self), "root": str(self.root)}
+
+
+class Switch:
+    """One switch of one service. Its lock is held by the caller (see `perform`)."""
+
+    def __init__(self, request: Request, events: Events, means: Means, job: str = "") -> None:
+        self._request, self._events, self._means, self._job = request, events, means, job
+        self._service = Service(request.root, request.service, means.run_dir)
+        self._steps = Steps(self._service, events, means)
+        self._pending: dict[str, Any] = read_json(self._service.switch) or {}
+        self._old = self._service.linked(self._service.current)
+        self._began = means.clock()
+
+    def run(self) -> dict[str, Any]:
+        """The outcome: result, from, to, seconds, and failure where there is one."""
+        if self._is_same_switch() and self._pending.get("back"):
+            return self._go_back(again(self._pending["back"]))
+        if self._old == self._service.release_dir(self._request.release):
+            return self._again(load_release(self._old))
+        try:
+            new = load_release(self._service.release_dir(self._request.release))
+            if not self._joins(new):
+                with self._steps.timed("preflight", "checking all that needs no stop"):
+                    means = self._means
+                    preflight(new, means.docker, means.run, gpu=self._request.gpu_check)
+        except (Fault, DockerError, OSError) as fault:
+            # An earlier try that was cut may have stopped the old release already.
+            failure = failed("preflight", fault)
+            return self._go_back(failure) if self._pending else self._end("refused", failure)
+        try:
+            self._note()
+            if self._pending["tries"] > TRIES:
+                raise Failed("switch", f"It was cut {TRIES} times and is not tried again.")
+            if not self._joins(new):
+                self._steps.replace(new, drain_timeout=self._request.drain_timeout)
+            self._steps.watch(new)
+            self._steps.prove(new)
+        except Failed as failure:
+            return self._go_back(failure)
+        self._steps.promote(new, self._old)
+        return self._end("switched")
+
+    def settle(self) -> dict[str, Any]:
+        """End a switch that was cut: go on with it; or, after a restart of the host, hold to
+        `current`, which systemd has started."""
+        if self._pending.get("boot") == self._means.boot_id():
+            return self.run()
+        if self._old == self._service.release_dir(self._request.release):
+            self._steps.promote(load_release(self._old))  # cut between the proof and the last line
+            self._means.systemd.start(load_release(self._old).unit)
+            return self._end("switched")
+        why = "The host restarted in the middle of the switch."
+        return self._go_back(Failed("switch", why, next="Run the deploy again."))
+
+    def _again(self, release: Release) -> dict[str, Any]:
+        """The release asked for is `current`: see that it runs and is proven."""
+        container = self._steps.container()
+        state = self._steps.state
+        known = container is not None and container.running and state.is_of(container.run)
+        if known and self._steps.runs(release) and state.phase == "proven":
+            self._steps.promote(release)
+            return self._end("unchanged")
+        try:
+            if not self._steps.runs(release) or not self._serves(release):
+                self._note()
+                self._steps.replace(release, drain_timeout=self._request.drain_timeout)
+                self._steps.watch(release)
+                self._steps.prove(release)
+        except Failed as failure:
+            self._steps.save("failed", reason=failure.detail)
+            return self._end("failed", failure)
+        self._steps.promote(release)
+        return self._end("started")
+
+    def _serves(self, release: Release) -> bool:
+        """Whether what runs can be proven as it is; else a start is worth a try."""
+        try:
+            self._steps.watch(release)
+            self._steps.prove(release)
+        except Failed as failure:
+            self._events.log(f"{failure.detail} Starting it again.")
+            return False
+        return True
+
+    def _go_back(self, failure: Failed) -> dict[str, Any]:
+        """Put back what ran before, and prove that; or, where nothing did, leave all stopped."""
+        self._note(back=failure)
+        self._events.phase("back", f"{failure.detail} Going back.")
+        remove(self._service.trial)
+        try:
+            if self._old is None:
+                self._leave_stopped(failure)
+                return self._end("failed", failure)
+            old = load_release(self._old)
+            if not self._steps.runs(old):
+                self._steps.stop(old)
+                self._steps.start(old)
+            self._steps.watch(old)
+            self._steps.prove(old)
+            self._steps.promote(old)
+        except (Failed, Fault, DockerError, OSError) as error:
+            second = failed("back", error)
+            self._steps.save("down", reason=f"{failure.detail} Then: {second.detail}")
+            failure.detail += f" And what ran before did not come back: {second.detail}"
+            failure.log += second.log
+            return self._end("down", failure)
+        return self._end("rolled_back", failure)
+
+    def _leave_stopped(self, failure: Failed) -> None:
+        new = load_release(self._service.release_dir(self._request.release))
+        self._steps.stop(new)
+        self._means.systemd.disable(new.unit)
+        self._steps.save("failed", release=new.hash, reason=failure.detail)
+
+    # What is on disk while it goes on, and after
+
+    def _is_same_switch(self) -> bool:
+        request = self._pending.get("request") or {}
+        return bool(request.get("release") == self._request.release)
+
+    def _joins(self, release: Release) -> bool:
+        """Whether a try that was cut has started `release` under trial already."""
+        on_trial = self._service.on_trial() == release.dir
+        return bool(self._pending) and on_trial and self._steps.runs(release)
+
+    def _note(self, back: Failed | None = None) -> None:
+        """Say on disk that a switch is under way, before the first change."""
+        tries = int(self._pending.get("tries", 0)) if self._is_same_switch() else 0
+        self._pending = {
+            "request": self._request.plain(),
+            "boot": self._means.boot_id(),
+            "job": self._job,
+            "since": round(self._means.clock(), 3),
+            "tries": tries + (back is None),
+            "back": back.as_dict() if back else None,
+        }
+        write_whole(self._service.switch, json.dumps(self._pending) + "\n", 0o600)
+
+    def _end(self, result: str, failure: Failed | None = None) -> dict[str, Any]:
+        total = round(self._means.clock() - self._began, 1)
+        outcome: dict[str, Any] = {
+            "result": result,
+            "from": self._old.name if self._old else None,
+            "to": self._request.release,
+            "seconds": {**self._steps.seconds, "total": total},
+        }
+        if failure is not None:
+            outcome["failure"] = failure.as_dict()
+        if result not in ("unchanged", "refused"):
+            stamp = {"t": round(self._means.clock(), 3), "who": self._request.who}
+            record(self._service, stamp | outcome)
+        remove(self._service.switch)
+        return outcome
+
+
+def perform(
+    request: Request, events: Events, means: Means, *, job: str = "", settle: bool = False
+) -> int:
+    """Hold the service's lock, switch, tell the outcome; returns the exit status."""
+    service = Service(request.root, request.service, means.run_dir)
+    try:
+        with hold_lock(service.lock, patience=15.0):
+            switch = Switch(request, events, means, job)
+            outcome = switch.settle() if settle else switch.run()
+    except Busy:
+        fault = Fault(
+            f"Another switch of {request.service} is under way.",
+            where=str(service.lock),
+            next="Wait for its end, then run the deploy again.",
+            code="busy",
+            exit=BUSY,
+        )
+        events.done(False, error=fault.as_error())
+        return fault.exit
+    except (Fault, DockerError, OSError) as error:
+        fault = error if isinstance(error, Fault) else Fault(f"{error}.")
+        events.done(False, error=fault.as_error())
+        return fault.exit
+    ok = outcome["result"] in AS_ASKED
+    events.done(ok, outcome, None if ok else error_of(request.service, outcome))
+    return OK if ok else FAILED
+
+
+def _settle(root: Path, name: str) -> int:
+    pending = read_json(Service(root, name).switch)
+    if not isinstance(pending, dict):
+        return OK
+    job = str(pending.get("job") or "")
+    request = Request.parse(pending.get("request"))
+    with Events.for_request(job) if job and Path(job).exists() else Events(None) as events:
+        return perform(request, events, Means(), job=job, settle=True)
+
+
+def main(argv: list[str]) -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(description="Switch a service to another release.")
+    parser.add_argument("job", nargs="?", type=Path, help="the request, as job.py writes it")
+    parser.add_argument("--settle", action="store_true", help="end a switch that was cut")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--service")
+    options = parser.parse_args(argv)
+    try:
+        if options.settle and options.root and options.service:
+            return _settle(options.root, options.service)
+        if options.job is None:
+            parser.error("give a job's request, or --settle with --root and --service")
+        with Events.for_request(options.job) as events:
+            try:
+                request = Request.parse(read_json(options.job))
+            except Fault as fault:
+                events.done(False, error=fault.as_error())
+                return fault.exit
+            return perform(request, events, Means(), job=str(options.job))
+    except Fault as fault:
+        print(fault, file=sys.stderr)
+        return fault.exit
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
