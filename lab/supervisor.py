@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -119,20 +118,19 @@ class Supervisor:
         self.quick = False
 
     def start_services(self) -> None:
-        """Start the registry, the package repository and, where it is there, the hub stand-in."""
+        """Start the registry, the package repository and the hub stand-in."""
         here = self.settings
         (here.cache / "registry").mkdir(exist_ok=True)
         (here.cache / "hub").mkdir(exist_ok=True)
         config = here.run / "registry.json"
         config.write_text(registry_config(here))
         files = [sys.executable, "-m", "http.server", "--bind", here.gateway, str(APT_PORT)]
+        hub = [sys.executable, "-m", "lab.hub", "--bind", here.gateway, "--port", str(HUB_PORT)]
         commands = {
             "registry": ["docker-registry", "serve", str(config)],
             "apt": [*files, "--directory", str(root.apt_directory(here))],
+            "hub": [*hub, "--data", str(here.cache / "hub")],
         }
-        if importlib.util.find_spec("lab.hub"):
-            hub = [sys.executable, "-m", "lab.hub", "--bind", here.gateway]
-            commands["hub"] = [*hub, "--port", str(HUB_PORT), "--data", str(here.cache / "hub")]
         for name, argv in commands.items():
             if name not in self.services:
                 self.services[name] = Unit(name, argv, here.logs / f"{name}.log")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -60,7 +59,7 @@ def up(
             lab.wait_service(service)
         with ThreadPoolExecutor(len(names)) as pool:
             list(pool.map(lab.wait_ready, names))
-        if images and importlib.util.find_spec("lab.engine"):
+        if images and (PROJECT / "lab/engine/__init__.py").exists():
             # By name: the images are another part, which `up` can do without.
             engine = importlib.import_module("lab.engine")
             engine.ensure(settings.cache, settings.registry)
