@@ -134,7 +134,7 @@ def _inherited(name: str, documents: Mapping[str, Document]) -> tuple[dict[str, 
     lineage = [name]
     while (parent := documents[lineage[-1]].data.get("inherits")) is not None:
         child = documents[lineage[-1]]
-        if parent not in documents:
+        if not isinstance(parent, str) or parent not in documents:
             raise child.error(
                 ("inherits",),
                 f"inherits names {parent}, which no hardware file defines."
@@ -148,7 +148,9 @@ def _inherited(name: str, documents: Mapping[str, Document]) -> tuple[dict[str, 
     data: dict[str, Any] = {}
     for ancestor in reversed(lineage):
         own = documents[ancestor].data
-        images = {**data.get("images", {}), **(own.get("images") or {})}
+        images, below = own.get("images", {}), data.get("images", {})
+        if isinstance(images, dict) and isinstance(below, dict):
+            images = {**below, **images}
         data = {**data, **own, "images": images}
     return data, lineage
 

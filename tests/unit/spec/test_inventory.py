@@ -1,0 +1,90 @@
+"""Bad inventory data is refused in a sentence that names host, key and value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.inventory import parse_fleet, parse_host
+
+TWO = {"a": {"recipe": "r"}, "b": {"recipe": "r"}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ({"recipe": "r", "utilisation": 0.8}, "utilisation", ["0.8", "Did you mean utilization?"]),
+        ({"recipe": "r", "presett": "alone"}, "presett", ['"alone"', "Did you mean preset?"]),
+        ({"recipe": "r", "utilization": ""}, "utilization", ['is ""', "empty"]),
+        ({"recipe": "r", "utilization": "0.85"}, "utilization", ['"0.85"', "without quotes"]),
+        ({"recipe": "r", "utilization": 1.2}, "utilization", ["1.2", "below 1"]),
+        ({"recipe": "r", "utilization": 0}, "utilization", ["0", "above 0"]),
+        ({"recipe": "r", "utilization": True}, "utilization", ["true", "a number"]),
+        ({"recipe": "r", "utilization": float("nan")}, "utilization", ["NaN"]),
+        ({"recipe": "r", "bind": "spark-1"}, "bind", ['"spark-1"', "IP address"]),
+        ({"recipe": "r", "port": 80}, "port", ["80", "1024 or more"]),
+        ({"recipe": "r", "port": 65536}, "port", ["65536", "65535 or less"]),
+        ({"recipe": "r", "port": "8000"}, "port", ['"8000"', "without quotes"]),
+        ({"recipe": "r", "port": 8000.5}, "port", ["8000.5", "whole number"]),
+        ({"recipe": "r", "auth": "nokey"}, "auth", ['"nokey"', "'key' or 'none'"]),
+        ({}, "recipe", ["recipe is missing"]),
+        ({"recipe": "r", "services": TWO}, "recipe", ["services", "beside it"]),
+        ({"services": TWO}, "services.b.port", ["8000", "service a has already"]),
+        ({"services": {}}, "services", ["{}"]),
+        ({"services": {"A b": {"recipe": "r"}}}, "services.A b", ["lower-case"]),
+        ({"recipe": "r", "flags": {"kv_cache_dtype": "x"}}, "flags.kv_cache_dtype",
+         ["kv-cache-dtype would be"]),
+        ({"recipe": "r", "flags": {"x": [True]}}, "flags.x", ["[true]", "list of words"]),
+        ({"recipe": "r", "preset": "alone", "reserve_gib": 9}, "preset", ["reserve_gib"]),
+        ({"recipe": "r", "overrides": {"rule": " "}}, "overrides.rule", ['" "']),
+        ({"recipe": "r", "restart_docker": "yes"}, "restart_docker", ['"yes"', "true or false"]),
+        ({"recipe": "r", "hardware": None}, "hardware", ["null"]),
+        ({"recipe": "r", "root": "relative"}, "root", ['"relative"']),
+    ],
+)  # fmt: skip
+def test_refused(keys: dict[str, Any], key: str, words: list[str]) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_host("h1", keys)
+    message = str(caught.value)
+    assert message.startswith("Host h1: ")
+    assert (caught.value.host, caught.value.key) == ("h1", key)
+    for word in words:
+        assert word in message
+    assert "\n" not in message
+
+
+def test_flat_form_is_one_service_named_llm() -> None:
+    host = parse_host("h1", {"recipe": "r", "ssh_user": "x", "_sudo": True, "spark_x": 1})
+    assert list(host.services) == ["llm"]
+    assert host.models_dir == "/var/lib/sparkfleet/models"
+    assert list(parse_host("h1", {"recipe": "r", "service": "chat"}).services) == ["chat"]
+
+
+def test_own_size_replaces_the_groups() -> None:
+    service = parse_host("h1", {"utilization": 0.7}, {"recipe": "r", "preset": "alone"})
+    assert (service.services["llm"].utilization, service.services["llm"].preset) == (0.7, None)
+
+
+def test_groups_flat_keys_hold_for_each_service_but_the_port() -> None:
+    own = {"services": {"a": {"reserve_gib": 60}, "b": {"port": 8001}}}
+    host = parse_host("h1", own, {"recipe": "r", "preset": "shared", "port": 9000})
+    a, b = host.services["a"], host.services["b"]
+    assert (a.recipe, a.reserve_gib, a.preset, a.port) == ("r", 60, None, 8000)
+    assert (b.recipe, b.preset, b.port) == ("r", "shared", 8001)
+
+
+def test_every_host_is_told_at_once() -> None:
+    fleet = {"h1": {"recipe": "r", "port": 1}, "h2": {"recipe": "r"}, "h3": {"recipe": ""}}
+    with pytest.raises(SpecError) as caught:
+        parse_fleet(fleet)
+    assert [error.host for error in caught.value.errors] == ["h1", "h3"]
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_one_box_under_two_names() -> None:
+    fleet = {"h1": {"recipe": "r", "ssh_hostname": "10.0.0.1"},
+             "h2": {"recipe": "r", "ssh_hostname": "10.0.0.1"}}  # fmt: skip
+    with pytest.raises(SpecError, match="h1 and h2 are the same box"):
+        parse_fleet(fleet)
