@@ -5,6 +5,7 @@ pyinfra runs the deploy file once per host with fresh globals; what the hosts sh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,9 @@ from sparkfleet.work import HostWork, Wanted
 
 GROUP = "sparks"
 """The inventory group that the deploy works on."""
+
+STATE_VARIABLE = "SPARKFLEET_STATE"
+"""Environment variable: where the controller keeps API keys instead of `.sparkfleet/`."""
 
 PROJECT = Path(__file__).resolve().parents[1]
 """Where recipes/, hardware/ and templates/ stand."""
@@ -95,7 +99,7 @@ def begin(name: str, data: Mapping[str, Mapping[str, Any]]) -> Fleet:
     lock_path = PROJECT / locks.pop()
     lock = read_lock(lock_path)
     plans = _resolve(specs, catalog, lock)
-    key = load_key(PROJECT / ".sparkfleet" / f"{name}.key")
+    key = load_key(Path(os.environ.get(STATE_VARIABLE, PROJECT / ".sparkfleet")) / f"{name}.key")
     _current = Fleet(specs, catalog, key, lock_path, lock, plans)
     return _current
 
