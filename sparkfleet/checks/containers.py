@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from sparkfleet.checks.case import Case
-from sparkfleet.checks.reach import first_line
+from sparkfleet.checks.reach import quote
 from sparkfleet.facts.host import Docker, Toolkit, Unknown
 from sparkfleet.spec.finding import Finding
 
@@ -39,7 +39,7 @@ def docker(case: Case) -> Iterator[Finding]:
     elif found.error is not None:
         yield case.fail(
             "docker",
-            f"Docker is installed on {case.host} but does not answer: {first_line(found.error)}",
+            f"Docker is installed on {case.host} but does not answer: {quote(found.error)}",
             "The engine runs in a container.",
             "See `systemctl status docker` and `journalctl -u docker -n 50` there.",
             found.error,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkfleet.checks.case import Case
-from sparkfleet.checks.reach import first_line
+from sparkfleet.checks.reach import quote
 from sparkfleet.facts.host import Gpu, GpuDevice, Unknown
 from sparkfleet.spec.finding import Finding
 
@@ -86,7 +86,7 @@ def broken(case: Case, found: Gpu) -> Finding:
     for fault in FAULTS:
         if re.search(fault.pattern, found.said, re.IGNORECASE):
             what = fault.what.format(host=case.host)
-            xid = f" The kernel's log says: {first_line(found.xid[-1])}" if found.xid else ""
+            xid = f" The kernel's log says {quote(found.xid[-1])}" if found.xid else ""
             return case.fail("driver", what, fault.why + xid, UPDATE, found.said)
     return case.unknown("driver", "The GPU", found.said or f"nvidia-smi ended with {found.rc}")
 

@@ -92,6 +92,15 @@ ROWS = (
         "Run again in a minute or two; a firmware update takes about 15.",
     ),
     Row(
+        r"banner|authentication timeout|no answer within|survey was cut off",
+        "reachable",
+        "{host} accepts connections but does not answer in time.",
+        "A Spark that has run out of memory looks like this: ping answers, SSH never does, the "
+        "journal stops.",
+        "Wait a few minutes; if it stays so, power-cycle the box and look at what filled its "
+        "memory.",
+    ),
+    Row(
         r"authentication (error|failed)|permission denied \(|no authentication methods|"
         r"private key file|invalid key",
         "login",
@@ -101,15 +110,6 @@ ROWS = (
         "Check that `ssh` gets in by hand; the user name was chosen at the box's first boot.",
     ),
     Row(
-        r"error reading ssh protocol banner|banner|no answer within|timed? ?out.*(ssh|auth)",
-        "reachable",
-        "{host} accepts connections but does not answer in time.",
-        "A Spark that has run out of memory looks like this: ping answers, SSH never does, the "
-        "journal stops.",
-        "Wait a few minutes; if it stays so, power-cycle the box and look at what filled its "
-        "memory.",
-    ),
-    Row(
         r"connection was lost|eof error|connection reset|broken pipe|channel closed",
         "reachable",
         "The SSH connection to {host} broke off during the check.",
@@ -117,12 +117,19 @@ ROWS = (
         "See whether it is up, then run again: nothing had been changed.",
     ),
     Row(
-        r"connection refused|errno 111|unable to connect to port",
+        r"connection refused|errno 111",
         "reachable",
         "{host} is there, but nothing listens on its SSH port.",
         "A box that is still booting looks like this for a minute; else sshd is off or on another "
         "port.",
         "Wait for the boot, or set ssh_port in the inventory.",
+    ),
+    Row(
+        r"unable to connect to port",
+        "reachable",
+        "{host} did not accept a connection on its SSH port.",
+        "It is off or still booting, sshd is on another port, or its address has changed.",
+        "Ping it from here; set ssh_hostname or ssh_port where they have changed.",
     ),
     Row(
         r"resolve|name or service not known|nodename nor servname|getaddrinfo",
@@ -154,12 +161,17 @@ def explain(host: str, raw: str) -> Finding:
             "fail",
             host,
             "reachable",
-            f"{host} could not be read: {first_line(raw)}",
+            f"{host} could not be read: {quote(raw)}",
             "Nothing is known of the host, so nothing is done there.",
             "See whether `ssh` gets in by hand and `sudo true` works there.",
             raw,
         )
     return Finding("fail", host, row.check, row.what.format(host=host), row.why, row.next, raw)
+
+
+def quote(raw: str) -> str:
+    """The end of a sentence that quotes the host's own words."""
+    return f"“{first_line(raw)}”."
 
 
 def first_line(raw: str, limit: int = 200) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkfleet.checks.case import Case
-from sparkfleet.checks.reach import SUDO, first_line, match
+from sparkfleet.checks.reach import SUDO, match, quote
 from sparkfleet.facts.host import Unknown
 from sparkfleet.spec.finding import Finding
 
@@ -32,7 +32,7 @@ def sudo(case: Case) -> Iterator[Finding]:
     else:
         yield case.fail(
             "sudo",
-            f"sudo did not work on {case.host}: {first_line(raw)}",
+            f"sudo did not work on {case.host}: {quote(raw)}",
             "Checking and changing a host takes root.",
             "Try `sudo true` there by hand.",
             raw,
