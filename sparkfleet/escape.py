@@ -75,9 +75,14 @@ def escaped_only(value: object) -> Escaped:
     return value
 
 
+def holds_control(text: str) -> bool:
+    """Whether a text holds a control character, such as a line break, which no unit can carry."""
+    return _CONTROL.search(text) is not None
+
+
 def _quoted(value: str) -> str:
     # systemd's quoting knows C escapes in some settings and not in others, so none is used.
-    if _CONTROL.search(value):
+    if holds_control(value):
         raise SpecError(
             f"The value {value!r} is to stand in a systemd unit and contains a control character, "
             "such as a line break, which a unit cannot carry. Remove it from the inventory."

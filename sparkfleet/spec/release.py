@@ -165,7 +165,7 @@ def proof(service: ServicePlan) -> dict[str, Any]:
     return {
         "url": probe_url(service.bind, service.port),
         "key_file": service.key_file,
-        "names": _served_names(service),
+        "names": list(service.recipe.names),
         "version": service.image.version,
         "timeout": service.recipe.proof_timeout,
         "draft_counters": service.recipe.drafts,
@@ -184,13 +184,6 @@ def probe_url(bind: str, port: int) -> str:
     if address.is_unspecified:
         address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
     return f"http://[{address}]:{port}" if address.version == 6 else f"http://{address}:{port}"
-
-
-def _served_names(service: ServicePlan) -> list[str]:
-    named = service.flags.get("served-model-name")
-    if isinstance(named, list):
-        return [str(name) for name in named]
-    return [named] if isinstance(named, str) else list(service.recipe.names)
 
 
 def _logs(service: ServicePlan) -> dict[str, list[dict[str, str]]]:

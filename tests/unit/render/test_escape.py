@@ -14,7 +14,7 @@ from . import formats
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 NASTY = st.text(st.sampled_from("$%{}\"'\\ #:-@!~,a=\t\u2028é😀"))
-ONE_LINE = (TEXT | NASTY).filter(lambda text: not escape._CONTROL.search(text))
+ONE_LINE = (TEXT | NASTY).filter(lambda text: not escape.holds_control(text))
 
 every_text = given(TEXT | NASTY)
 
@@ -51,7 +51,7 @@ def test_a_unit_is_not_given_what_it_cannot_hold(text: str) -> None:
 @example("100 %\nExecStart=/bin/sh \\")
 def test_a_description_stays_one_line_and_expands_nothing(text: str) -> None:
     line = escape.unit_text(text)
-    assert escape._CONTROL.search(line) is None
+    assert not escape.holds_control(line)
     assert not line.endswith("\\")  # which would join the next line to it
     assert "%" not in line.replace("%%", "")
 

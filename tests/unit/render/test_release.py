@@ -125,11 +125,6 @@ def test_the_proof_names_the_key_file_and_not_the_key() -> None:
     assert opened["key_file"] is None
 
 
-def test_names_that_the_owner_set_are_the_names_to_prove() -> None:
-    plan = service(auth="none", flags={"served-model-name": "mine"})
-    assert json.loads(build_release(plan).files["proof.json"].content)["names"] == ["mine"]
-
-
 @pytest.mark.parametrize(
     ("bind", "url"),
     [
