@@ -39,13 +39,13 @@ def _check(fleet: Fleet) -> None:
     console = Console(file=sys.stderr if _json() else sys.stdout)
     inventory = ctx_state.get().inventory
     fleet.facts = survey_all(inventory, fleet.plans)
-    fleet.findings = check_fleet(fleet.plans, fleet.facts)
+    fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
     failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
     passed = {name: plan for name, plan in fleet.plans.items() if name not in failed}
     try:
         if passed and (not failed or fleet.partial):
             fleet.use_lock(fill_lock(fleet.lock, passed, inventory))
-            fleet.findings = check_fleet(fleet.plans, fleet.facts)
+            fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
             failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
     except SpecError as error:
         _show_findings(console, fleet)
