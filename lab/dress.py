@@ -41,6 +41,8 @@ def meminfo(
 ) -> str:
     """/proc/meminfo of a Spark; every figure in KiB, which the kernel writes as kB."""
     cached = min(4_000_000, available_kib // 2)
+    used = total_kib - available_kib
+    # All the names that programs insist on: earlyoom ends where AnonPages is missing.
     rows = {
         "MemTotal": total_kib,
         "MemFree": available_kib - cached,
@@ -48,14 +50,33 @@ def meminfo(
         "Buffers": 0,
         "Cached": cached,
         "SwapCached": 0,
-        "Active": cached // 2,
+        "Active": used + cached // 2,
         "Inactive": cached - cached // 2,
+        "Active(anon)": used,
+        "Inactive(anon)": 0,
+        "Active(file)": cached // 2,
+        "Inactive(file)": cached - cached // 2,
+        "Unevictable": 0,
+        "Mlocked": 0,
         "SwapTotal": swap_kib,
         "SwapFree": swap_kib,
         "Dirty": 0,
+        "Writeback": 0,
+        "AnonPages": used,
+        "Mapped": 400_000,
         "Shmem": 0,
+        "KReclaimable": 200_000,
         "Slab": 400_000,
         "SReclaimable": 200_000,
+        "SUnreclaim": 200_000,
+        "KernelStack": 10_000,
+        "PageTables": 20_000,
+        "CommitLimit": total_kib // 2 + swap_kib,
+        "Committed_AS": used,
+        "VmallocTotal": 34_359_738_367,
+        "VmallocUsed": 100_000,
+        "VmallocChunk": 0,
+        "Hugepagesize": 2048,
     }
     return "".join(f"{key + ':':<16}{value:>9} kB\n" for key, value in rows.items())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -60,7 +61,9 @@ def base_id() -> str:
     return identity(SUITE, PACKAGES, EXCLUDED, *HOOKS)
 
 
+@functools.cache
 def dress_id() -> str:
+    """What the dress is made from. Once per process: a lab that is up keeps the root it has."""
     files = [f"{path}:{f.mode:o}:{f.owner}:{f.content}" for path, f in dress.common().items()]
     return identity(base_id(), toolkit.content_id(), DRESS_SCRIPT, *sorted(files))
 
@@ -76,7 +79,10 @@ def apt_directory(settings: Settings) -> Path:
 
 
 def build(settings: Settings) -> None:
-    """Build whichever layers and apt repository are missing, saying so. Raises LabError."""
+    """Build whichever layers and apt repository are missing, saying so; drop those of old.
+
+    No lab may be up. Raises LabError.
+    """
     settings.cache.mkdir(parents=True, exist_ok=True)
     with locked(settings.cache / "roots.lock"):
         top, base = layers(settings)
@@ -89,6 +95,8 @@ def build(settings: Settings) -> None:
         if not top.exists():
             print("Dressing it as a Spark ...", flush=True)
             build_dress(top, base, apt)
+        for old in {*base.parent.iterdir(), *apt.parent.iterdir()} - {top, base, apt}:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 @contextlib.contextmanager
