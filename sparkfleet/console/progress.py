@@ -63,10 +63,10 @@ class ProgressLines:
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Show a phase or a log line at once, progress at most every few seconds."""
         if event["event"] == "progress":
-            finished = event.get("total") and event["done"] >= event["total"]
-            if self._clock() - self._last < LINE_SECONDS and not finished:
+            now, finished = self._clock(), event.get("total") and event["done"] >= event["total"]
+            if now - self._last < LINE_SECONDS and not finished:
                 return
-            self._last = self._clock()
+            self._last = now
             self._say(progress_line(event))
         elif event["event"] in ("phase", "log"):
             self._say(str(event["text"]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -55,14 +56,43 @@ def findings_table(findings: Sequence[Finding]) -> Table | None:
     table.add_column("check", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("what, why, and what to do", ratio=1)
-    for finding in sorted(shown, key=lambda one: order.index(one.level)):
-        sentences = [finding.what, finding.why, finding.next]
-        words = Text(" ".join(sentence for sentence in sentences if sentence))
+    for hosts, finding in alike(sorted(shown, key=lambda one: order.index(one.level))):
+        words = Text(_sentences(finding))
         if finding.level == "unknown" and finding.raw:
             words.append(f"\nThe host said: {finding.raw.strip()[:400]}", style="dim")
         level = Text(WORDS[finding.level], style=STYLES[finding.level])
-        table.add_row(finding.host, finding.check, level, words)
+        table.add_row("\n".join(hosts), finding.check, level, words)
     return table
+
+
+def alike(findings: Iterable[Finding]) -> list[tuple[list[str], Finding]]:
+    """Findings that say the same of several hosts as one row, in which a host is `the host`."""
+    rows: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        words = _anonymous(_sentences(finding), finding.host)
+        said = finding.raw if finding.level == "unknown" else ""
+        rows.setdefault((finding.level, finding.check, words, said), []).append(finding)
+    merged = []
+    for same in rows.values():
+        first = same[0]
+        if len(same) > 1:
+            first = replace(
+                first,
+                what=_anonymous(first.what, first.host),
+                why=_anonymous(first.why, first.host),
+                next=_anonymous(first.next, first.host),
+            )
+        merged.append(([finding.host for finding in same], first))
+    return merged
+
+
+def _sentences(finding: Finding) -> str:
+    return " ".join(part for part in (finding.what, finding.why, finding.next) if part)
+
+
+def _anonymous(text: str, host: str) -> str:
+    words = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "the host", text)
+    return words[:1].upper() + words[1:] if words.startswith("the host") else words
 
 
 def report_table(rows: Iterable[ReportRow]) -> Table:
