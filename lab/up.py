@@ -18,6 +18,7 @@ from pathlib import Path
 from lab import machine, root, runstate
 from lab.api import Lab
 from lab.errors import LabError
+from lab.leftovers import leftovers
 from lab.settings import Settings, host_names
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -67,10 +68,16 @@ def up(
 
 
 def down(settings: Settings, *, purge: bool = False) -> None:
-    """Switch the hosts off and remove everything but the cache; `purge` throws their disks away."""
+    """Switch the hosts off and remove everything but the cache; `purge` throws their disks away.
+
+    Raises LabError naming what could not be removed.
+    """
     machine.check_kernel()
     with locked(settings):
         _down(settings, quick=purge)
+        left = leftovers(settings)
+        if left:
+            raise LabError(f"The lab is down, but left on this machine: {'; '.join(left)}.")
         if purge:
             throw_away_disks(settings)
 
