@@ -20,6 +20,9 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 FlagName = Annotated[str, Field(pattern=NAME_PATTERN)]
 """An engine option as its documentation spells it, without the dashes before it."""
 
+FlagPath = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*(\.\w+)*$")]
+"""A flag, or a key inside a flag's JSON value: `speculative-config.num_speculative_tokens`."""
+
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=48)]
@@ -54,3 +57,4 @@ class Misfit(ValueError):
     def __init__(self, message: str, *place: str | int) -> None:
         super().__init__(message)
         self.place = place
+        """From the model to the fault; the message reads after the fault's name."""

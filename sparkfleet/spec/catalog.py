@@ -11,9 +11,11 @@ from pydantic import Field, ValidationError
 
 from sparkfleet.spec.base import Model, Rows
 from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.flags import at_path
 from sparkfleet.spec.hardware import HardwareProfile
+from sparkfleet.spec.own_rules import OWN_RULES
 from sparkfleet.spec.recipe import Recipe
-from sparkfleet.spec.rules import OWN_RULES, Rule
+from sparkfleet.spec.rules import Rule
 from sparkfleet.spec.variants import chain
 from sparkfleet.spec.wording import Reader, near
 from sparkfleet.spec.yamlfile import Document, read_yaml
@@ -188,8 +190,8 @@ def _dangling(
             chain(recipe, name)
         except SpecError as error:
             yield document.error(("variants", name, "extends"), str(error))
-    for flag in recipe.command.environment:
-        if flag not in recipe.command.flags:
+    for path in recipe.command.environment:
+        if at_path(recipe.command.flags, path) is None:
             yield document.error(
-                ("command", "environment", flag), f"{flag} is not among command.flags."
+                ("command", "environment", path), f"{path} is not among command.flags."
             )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import JsonValue
 
 from sparkfleet.spec.base import UTILIZATION, FlagValue
+from sparkfleet.spec.command import flag_words
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.inventory import ServiceSpec
-from sparkfleet.spec.recipe import Recipe
+from sparkfleet.spec.recipe import Addition, Recipe
 from sparkfleet.spec.variants import overlaid
 from sparkfleet.spec.wording import quoted
 
@@ -20,39 +22,65 @@ RESERVED: dict[str, str] = {
     "port": "the engine's port is inside its container; say port beside flags for the host's",
     "served-model-name": "the recipe's proofs ask these names; write a recipe of your own",
     "api-key": "a key on the command line shows in ps; say auth: key",
-    "config": "the key file is passed this way, and a file could break any rule unseen",
+    "config": "the recipe's own file is passed this way, and another could break any rule unseen",
+    "middleware": "the guard that wants the API key is one; another would take its place",
 }
 """Flags that an inventory may not set, and what to do instead."""
 
 
-def effective_flags(
-    recipe: Recipe, spec: ServiceSpec, fallbacks: Iterable[str], utilization: float
-) -> dict[str, FlagValue]:
-    """Every flag in order: the recipe's, with fallbacks and the owner's in their places, ours.
+def effective_flags(recipe: Recipe, spec: ServiceSpec, utilization: float) -> dict[str, FlagValue]:
+    """Every flag in order: the recipe's, over them the preset's, the fallbacks' and the owner's.
 
-    Raises SpecError (the caller adds the host) for a flag that is not the owner's to set.
+    Additions of ours come last. Raises SpecError (the caller adds the host) for a flag that is not
+    the owner's to set.
     """
     for flag, value in spec.flags.items():
+        key = f"flags.{flag}"
         if flag in RESERVED:
             raise SpecError(
-                f"flags.{flag} is {quoted(value)}, but may not be set: {RESERVED[flag]}.",
-                key=f"flags.{flag}",
+                f"{key} is {quoted(value)}, but may not be set: {RESERVED[flag]}.", key=key
             )
         _exact(flag, recipe)
-        if recipe.command.environment and flag not in recipe.command.environment:
+        if recipe.command.environment and not _carried(flag, value, recipe):
             raise SpecError(
-                f"flags.{flag} is {quoted(value)}, but the image of {recipe.name} is driven by "
-                f"its environment, which knows only {', '.join(recipe.command.environment)}.",
-                key=f"flags.{flag}",
+                f"{key} is {quoted(value)}, but the image of {recipe.name} is driven by its "
+                f"environment, which carries only {', '.join(recipe.command.environment)}.",
+                key=key,
             )
     flags = dict(recipe.command.flags)
-    for name in fallbacks:
+    if spec.utilization is None and spec.reserve_gib is None:
+        flags = overlaid(flags, recipe.preset(spec.preset or "alone").flags)
+    for name in spec.fallbacks:
         flags = overlaid(flags, recipe.fallbacks[name].flags)
     flags = overlaid(flags, spec.flags)
-    for addition in recipe.additions:
-        if addition.when == "always" or spec.auth == "key":
-            flags.setdefault(addition.flag, addition.value)
+    for addition in additions(recipe, spec):
+        flags.setdefault(addition.flag, addition.value)
     return {flag: utilization if value == UTILIZATION else value for flag, value in flags.items()}
+
+
+def additions(recipe: Recipe, spec: ServiceSpec) -> list[Addition]:
+    """The recipe's additions that hold for this service."""
+    return [row for row in recipe.additions if row.when == "always" or spec.auth == "key"]
+
+
+def at_path(flags: Mapping[str, Any], path: str) -> Any:
+    """The value of a flag, or of a key inside its JSON value; None where it is not there."""
+    value: Any = flags
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _carried(flag: str, value: object, recipe: Recipe) -> bool:
+    """Whether variables carry everything in which `value` differs from the recipe's flag."""
+    paths = [path for path in recipe.command.environment if path.split(".")[0] == flag]
+    if flag in paths:
+        return value is not None
+    own = recipe.command.flags.get(flag)
+    if not isinstance(value, Mapping) or not isinstance(own, Mapping):
+        return False
+    keys = {path.split(".")[1] for path in paths}
+    return {**own, **{key: value[key] for key in keys if key in value}} == value
 
 
 def _exact(flag: str, recipe: Recipe) -> None:
@@ -78,16 +106,22 @@ def effective_env(
 
     Raises SpecError (the caller adds the host) where the owner sets one of those directly.
     """
-    carried = recipe.command.environment
-    for flag, variable in carried.items():
-        if variable in spec.env:
+    command = recipe.command
+    taken = {*command.environment.values(), *([command.extra] if command.extra else [])}
+    for variable in spec.env:
+        if variable in taken:
             raise SpecError(
-                f"env.{variable} carries the flag {flag}; say it under flags, so that the recipe's "
-                "rules see it.",
+                f"env.{variable} carries flags of the engine; say them under flags, so that the "
+                "recipe's rules see them.",
                 key=f"env.{variable}",
             )
     env = overlaid(recipe.env, spec.env)
-    env |= {variable: as_text(flags[flag]) for flag, variable in carried.items() if flag in flags}
+    for path, variable in command.environment.items():
+        if (value := at_path(flags, path)) is not None:
+            env[variable] = as_text(value)
+    if command.extra:
+        words = [w for row in additions(recipe, spec) for w in flag_words(row.flag, row.value)]
+        env[command.extra] = " ".join(words)
     return {key: value.replace(UTILIZATION, f"{utilization:.2f}") for key, value in env.items()}
 
 

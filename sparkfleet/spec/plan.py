@@ -10,8 +10,10 @@ from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.hardware import HardwareProfile
 from sparkfleet.spec.image import ImageRef
 from sparkfleet.spec.inventory import HostSpec, ServiceSpec
+from sparkfleet.spec.logs import Logs
 from sparkfleet.spec.memory import MemoryPlan
-from sparkfleet.spec.recipe import Logs, Recipe, TensorNames
+from sparkfleet.spec.recipe import Recipe
+from sparkfleet.spec.weights import TensorNames
 
 CONTAINER_PORT = 8000
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from sparkfleet.spec.base import (
     EnvName,
     FlagName,
+    FlagPath,
     FlagValue,
+    Misfit,
     Model,
     Name,
     Rows,
@@ -19,37 +20,11 @@ from sparkfleet.spec.base import (
     Utilization,
 )
 from sparkfleet.spec.image import EngineImage
+from sparkfleet.spec.logs import Boot, LogLine, Logs
 from sparkfleet.spec.proof import Proof
+from sparkfleet.spec.published import Choice, Conflict, Figures
 from sparkfleet.spec.rules import Rule
-
-
-class TensorNames(Sourced):
-    """Prefixes of tensor names, read from the safetensors header without loading the weights."""
-
-    require: Rows[Text] = Field(description="Each must begin some tensor's name.")
-    forbid: Rows[Text] = Field(default=(), description="None may begin a tensor's name.")
-
-
-class ModelFiles(Model):
-    """A repository of weights on the hub and where it is mounted."""
-
-    repo: str = Field(
-        pattern=r"^[\w.-]+/[\w.-]+$", description="Owner and name; case matters on the hub."
-    )
-    revision: Text = Field(
-        default="main", description="Branch, tag or commit that the lock resolves."
-    )
-    mount: str = Field(pattern=r"^/[\w./-]+$", description="Path inside the container, read-only.")
-    not_before: datetime.date | None = Field(
-        default=None, description="Commits older than this day are known to be broken."
-    )
-    weights_gib: float | None = Field(default=None, gt=0, description="Size of the weights, GiB.")
-    include: Rows[Text] | None = Field(
-        default=None, description="Globs of files to fetch; null: all."
-    )
-    exclude: Rows[Text] = Field(default=(), description="Globs of files to leave out.")
-    tensors: TensorNames | None = Field(default=None, description="Checked on the staged files.")
-    source: Text = Field(description="Where repository, date and size were read.")
+from sparkfleet.spec.weights import ModelFiles as ModelFiles
 
 
 class Command(Model):
@@ -59,10 +34,15 @@ class Command(Model):
         default=(), description="Words before the flags, such as serve /model."
     )
     flags: dict[FlagName, FlagValue] = Field(description="Flags in order, without dashes.")
-    environment: dict[FlagName, EnvName] = Field(
+    environment: dict[FlagPath, EnvName] = Field(
         default_factory=dict,
-        description="For an image driven by its environment: flag → variable that carries it. "
-        "When set, no flag reaches the command line; those not named here are the image's own.",
+        description="For an image driven by its environment: flag (or flag.key) → variable that "
+        "carries it. When set, no flag reaches the command line; those not named are the image's.",
+    )
+    extra: EnvName | None = Field(
+        default=None,
+        description="For such an image: variable whose words it appends to the command line; "
+        "carries our additions.",
     )
     source: Text = Field(description="Where the command was published.")
 
@@ -98,55 +78,6 @@ class Memory(Model):
     source: Text | None = Field(default=None, description="Where the figures were read.")
 
 
-class Marker(Model):
-    """A line of the boot log that shows how far the engine is."""
-
-    text: Text = Field(description="Substring of the line.")
-    label: Text = Field(description="What a person sees.")
-    usual_seconds: float | None = Field(
-        default=None, description="Usual time since start, s; null: none."
-    )
-
-
-class Boot(Model):
-    """How long a start takes and what it says on the way."""
-
-    timeout_minutes: float = Field(
-        default=30, gt=0, description="A start that takes longer has failed."
-    )
-    first_minutes: Rows[float] = Field(description="Usual first boot, from and to, minutes.")
-    warm_minutes: Rows[float] = Field(description="Usual boot with warm caches, minutes.")
-    markers: Rows[Marker] = Field(description="In the order in which they appear.")
-    source: Text = Field(description="Where the times were read.")
-
-
-class LogLine(Model):
-    """A substring of the engine's log and what it tells."""
-
-    text: Text = Field(description="Substring, not a pattern.")
-    reason: Text = Field(description="Why it must, or must not, be there.")
-    rule: Name | None = Field(
-        default=None, description="Not looked for where this rule is overridden or lifted."
-    )
-    source: Text | None = Field(default=None, description="Where it was read.")
-
-
-class FatalLine(Model):
-    """A log line of a dying engine, translated."""
-
-    text: Text = Field(description="Substring.")
-    meaning: Text = Field(description="A sentence: what it means.")
-    next: Text = Field(description="A sentence: what to do.")
-
-
-class Logs(Model):
-    """Lines that decide whether a start counts."""
-
-    forbidden: Rows[LogLine] = Field(default=(), description="Any of these fails the proof.")
-    required: Rows[LogLine] = Field(default=(), description="All of these must be there.")
-    fatal: Rows[FatalLine] = Field(default=(), description="Read when the engine has died.")
-
-
 class Fallback(Sourced):
     """A known way out of trouble that costs something; the owner names it, it is shown."""
 
@@ -157,6 +88,17 @@ class Fallback(Sourced):
     lifts: Rows[Name] = Field(default=(), description="Rules that it lifts.")
 
 
+class Preset(Model):
+    """A named size: a utilization, and flags that go with it."""
+
+    utilization: Utilization = Field(description="Fraction of MemTotal.")
+    flags: dict[FlagName, FlagValue | None] = Field(default_factory=dict, description="Set over.")
+    note: Text | None = Field(default=None, description="What it is for.")
+
+
+Presets = dict[Name, Utilization | Preset]
+
+
 class Variant(Sourced):
     """Another way to serve the same recipe: only what differs."""
 
@@ -165,34 +107,9 @@ class Variant(Sourced):
     flags: dict[FlagName, FlagValue | None] = Field(default_factory=dict, description="null drops.")
     env: dict[EnvName, str | None] = Field(default_factory=dict, description="null drops.")
     models: dict[str, ModelFiles] = Field(default_factory=dict, description="Added by role.")
-    presets: dict[Name, Utilization] = Field(default_factory=dict, description="Set over.")
+    presets: Presets = Field(default_factory=dict, description="Set over.")
     required_logs: Rows[LogLine] = Field(default=(), description="Required beside the recipe's.")
     drafts: bool | None = Field(default=None, description="Whether draft counters must climb.")
-
-
-class Figures(Model):
-    """Published measurements and the conditions they were taken under."""
-
-    what: Text = Field(description="What was measured.")
-    conditions: Text = Field(description="Streams, temperature, lengths, build.")
-    figures: dict[str, JsonValue] = Field(description="Label → figure, units in the label.")
-    source: Text = Field(description="Where they were published.")
-
-
-class Conflict(Model):
-    """Where sources disagree, and what we do."""
-
-    topic: Text = Field(description="What they disagree about.")
-    sources: Rows[Text] = Field(min_length=2, description="What each says.")
-    decision: Text = Field(description="What this recipe does, and why.")
-
-
-class Choice(Model):
-    """What no source says and a working default needs: ours, one line to change."""
-
-    key: Text = Field(description="Key of this recipe.")
-    value: JsonValue = Field(description="What we chose.")
-    reason: Text = Field(description="Why.")
 
 
 class Wedge(Model):
@@ -243,7 +160,7 @@ class Recipe(Model):
     drop_page_cache: bool = Field(
         default=True, description="Drop the page cache before each start."
     )
-    presets: dict[Name, Utilization] = Field(description="Named utilizations; alone is default.")
+    presets: Presets = Field(description="Named utilizations; alone is the default.")
     max_utilization: Cap = Field(description="Never above this.")
     memory: Memory = Field(default_factory=lambda: Memory(), description="Estimates.")
     disk_gib: float = Field(gt=0, description="Disk beside the image, GiB.")
@@ -267,17 +184,22 @@ class Recipe(Model):
         served = self.command.flags.get("served-model-name")
         listed = served if isinstance(served, list) else [served]
         if list(self.names) != listed:
-            raise ValueError(f"lists names {list(self.names)}, but served-model-name is {served}")
-        for proof in self.proofs:
+            raise Misfit(f"differ from served-model-name, which is {served}", "names")
+        for index, proof in enumerate(self.proofs):
             if proof.model not in self.names:
-                raise ValueError(f"asks {proof.model!r} in proof {proof.name}; not a served name")
+                raise Misfit(f"is {proof.model}, not a served name", "proofs", index, "model")
         if "alone" not in self.presets:
-            raise ValueError("needs a preset named alone, the default")
-        high = [name for name, value in self.presets.items() if value > self.max_utilization.value]
-        if high:
-            raise ValueError(f"has presets above max_utilization: {', '.join(high)}")
+            raise Misfit("lack a preset named alone, the default", "presets")
+        for name in self.presets:
+            if self.preset(name).utilization > self.max_utilization.value:
+                raise Misfit("is above max_utilization", "presets", name)
         rules = [rule.name for rule in self.rules]
-        for name in rules:
-            if rules.count(name) > 1:
-                raise ValueError(f"has two rules named {name}")
+        for index, name in enumerate(rules):
+            if name in rules[:index]:
+                raise Misfit(f"{name} names another rule already", "rules", index, "name")
         return self
+
+    def preset(self, name: str) -> Preset:
+        """The preset of that name; KeyError when there is none."""
+        value = self.presets[name]
+        return value if isinstance(value, Preset) else Preset(utilization=value)

@@ -68,12 +68,3 @@ class Rule(Sourced):
         if self.kind == "not_before" and not self.subject.startswith("model:"):
             raise ValueError("of kind not_before speaks of model:ROLE")
         return self
-
-
-OWN_RULES: dict[str, str] = {
-    "max-utilization": "The recipe's max_utilization.",
-    "hardware-max-utilization": "The hardware profile's max_utilization, of one service.",
-    "image-proven": "The image is the recipe's own or one that it lists as proven.",
-}
-"""Rules that need no row, because the recipe or the hardware says them elsewhere; an override can
-name them like any other."""

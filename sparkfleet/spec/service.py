@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 from sparkfleet.spec.catalog import Catalog
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.finding import Finding
@@ -14,17 +11,15 @@ from sparkfleet.spec.inventory import HostSpec, ServiceSpec
 from sparkfleet.spec.judge import Broken, ModelDate, Scene, judge
 from sparkfleet.spec.lock import Lock, lock_key
 from sparkfleet.spec.memory import MemoryPlan, floor_hundredth, of_reserve
+from sparkfleet.spec.own_rules import OWN_RULES, own_faults
 from sparkfleet.spec.pins import (
     commit_day,
-    covers,
     pinned_image,
     planned_models,
-    proven,
     wanted_image,
 )
 from sparkfleet.spec.plan import ServicePlan
-from sparkfleet.spec.recipe import Cap, Recipe
-from sparkfleet.spec.rules import OWN_RULES, Rule
+from sparkfleet.spec.recipe import Recipe
 from sparkfleet.spec.variants import with_variant
 from sparkfleet.spec.wording import near
 
@@ -56,10 +51,10 @@ class ServiceResolver:
         recipe = self._recipe()
         spec, hardware = self.spec, self.hardware
         memory = self._memory(recipe)
-        fallbacks = self._fallbacks(recipe)
+        self._known_fallbacks(recipe)
         try:
             image = wanted_image(recipe, hardware, spec.image)
-            flags = effective_flags(recipe, spec, fallbacks, memory.utilization)
+            flags = effective_flags(recipe, spec, memory.utilization)
             env = effective_env(recipe, spec, flags, memory.utilization)
         except SpecError as error:
             raise self.error(error.key or "image", str(error)) from None
@@ -150,7 +145,8 @@ class ServiceResolver:
                     f"preset is {preset}, and recipe {recipe.name} has "
                     f"{', '.join(recipe.presets)}.{near(preset, recipe.presets)}",
                 )
-            value, origin, key = floor_hundredth(recipe.presets[preset]), f"preset {preset}", ""
+            value = floor_hundredth(recipe.preset(preset).utilization)
+            origin, key = f"preset {preset}", "preset"
         if value <= 0:
             raise self.error(
                 key,
@@ -160,7 +156,7 @@ class ServiceResolver:
         figures = recipe.memory
         return MemoryPlan(total, value, origin, figures.weights_gib, figures.kv_bytes_per_token)
 
-    def _fallbacks(self, recipe: Recipe) -> list[str]:
+    def _known_fallbacks(self, recipe: Recipe) -> None:
         for name in self.spec.fallbacks:
             if name not in recipe.fallbacks:
                 raise self.error(
@@ -168,7 +164,6 @@ class ServiceResolver:
                     f"fallbacks names {name}, and recipe {recipe.name} has "
                     f"{', '.join(recipe.fallbacks) or 'none'}.{near(name, recipe.fallbacks)}",
                 )
-        return list(self.spec.fallbacks)
 
     def _judge(self, recipe: Recipe, scene: Scene) -> set[str]:
         """Raise for broken rules; returns the rules that are overridden or lifted."""
@@ -183,7 +178,10 @@ class ServiceResolver:
                 )
         lifted = {name for key in self.spec.fallbacks for name in recipe.fallbacks[key].lifts}
         passed = lifted | self.spec.overrides.keys()
-        broken = [*judge(rules, scene), *self._own(recipe, scene)]
+        broken = [
+            *judge(rules, scene),
+            *own_faults(recipe, self.hardware, scene, self.spec.overrides),
+        ]
         fatal = [b for b in broken if b.level == "fail" and b.rule.name not in passed]
         if fatal:
             raise SpecError.gather(
@@ -205,31 +203,6 @@ class ServiceResolver:
             )
         return passed
 
-    def _own(self, recipe: Recipe, scene: Scene) -> Iterator[Broken]:
-        """Rules that recipe and hardware say without a row."""
-        caps = {"max-utilization": recipe.max_utilization}
-        caps["hardware-max-utilization"] = self.hardware.max_utilization
-        open_caps = [_cap_rule(n, cap) for n, cap in caps.items() if n not in self.spec.overrides]
-        # Of two caps that are passed, the recipe's is said; the hardware's says no more.
-        yield from islice(judge(open_caps, scene), 1)
-        accepted = wanted_image(recipe, self.hardware, None)
-        images = [accepted, *proven(recipe, accepted.repository)]
-        if not any(covers(image, scene.image) for image in images):
-            names = ", ".join(image.tag or image.reference for image in images)
-            rule = Rule(
-                name="image-proven",
-                kind="require",
-                subject="image",
-                reason="A recipe is bound to the images it was proven on; flags and scars differ "
-                "from version to version",
-                source=recipe.image.source,
-            )
-            yield Broken(
-                rule,
-                f"the image {scene.image.reference} is not one that recipe {recipe.name} "
-                f"was proven on ({names})",
-            )
-
     def _say(self, level: str, check: str, what: str) -> None:
         self.findings.append(
             Finding(
@@ -246,17 +219,6 @@ class ServiceResolver:
             *(f"fallback {key}: {recipe.fallbacks[key].cost}" for key in self.spec.fallbacks),
             *(f"override {name}: {reason}" for name, reason in self.spec.overrides.items()),
         )
-
-
-def _cap_rule(name: str, cap: Cap) -> Rule:
-    return Rule(
-        name=name,
-        kind="at_most",
-        subject="utilization",
-        value=cap.value,
-        reason=cap.reason,
-        source=cap.source,
-    )
 
 
 def _key_of(found: Broken) -> str:

@@ -1,0 +1,58 @@
+"""Rules without a row: the caps and the images that recipe and hardware name elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from itertools import islice
+
+from sparkfleet.spec.hardware import HardwareProfile
+from sparkfleet.spec.judge import Broken, Scene, judge
+from sparkfleet.spec.pins import covers, proven, wanted_image
+from sparkfleet.spec.recipe import Cap, Recipe
+from sparkfleet.spec.rules import Rule
+
+OWN_RULES: dict[str, str] = {
+    "max-utilization": "The recipe's max_utilization.",
+    "hardware-max-utilization": "The hardware profile's max_utilization, of one service.",
+    "image-proven": "The image is the recipe's own or one that it lists as proven.",
+}
+"""Name → what it holds to; an override can name them like any rule of a recipe."""
+
+
+def own_faults(
+    recipe: Recipe, hardware: HardwareProfile, scene: Scene, overridden: Container[str]
+) -> Iterator[Broken]:
+    """What of the caps and of the proven images does not hold."""
+    caps = {"max-utilization": recipe.max_utilization}
+    caps["hardware-max-utilization"] = hardware.max_utilization
+    rows = [_cap_rule(name, cap) for name, cap in caps.items() if name not in overridden]
+    # Of two caps that are passed, the recipe's is said; the hardware's says no more.
+    yield from islice(judge(rows, scene), 1)
+    accepted = wanted_image(recipe, hardware, None)
+    images = [accepted, *proven(recipe, accepted.repository)]
+    if not any(covers(image, scene.image) for image in images):
+        names = ", ".join(image.tag or image.reference for image in images)
+        rule = Rule(
+            name="image-proven",
+            kind="require",
+            subject="image",
+            reason="A recipe is bound to the images it was proven on; flags and scars differ from "
+            "version to version",
+            source=recipe.image.source,
+        )
+        yield Broken(
+            rule,
+            f"the image {scene.image.reference} is not one that recipe {recipe.name} was proven "
+            f"on ({names})",
+        )
+
+
+def _cap_rule(name: str, cap: Cap) -> Rule:
+    return Rule(
+        name=name,
+        kind="at_most",
+        subject="utilization",
+        value=cap.value,
+        reason=cap.reason,
+        source=cap.source,
+    )
