@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from itertools import islice
 
 from sparkfleet.spec.hardware import HardwareProfile
 from sparkfleet.spec.judge import Broken, Scene, judge
@@ -25,9 +24,10 @@ def own_faults(
     """What of the caps and of the proven images does not hold."""
     caps = {"max-utilization": recipe.max_utilization}
     caps["hardware-max-utilization"] = hardware.max_utilization
-    rows = [_cap_rule(name, cap) for name, cap in caps.items() if name not in overridden]
-    # Of two caps that are passed, the recipe's is said; the hardware's says no more.
-    yield from islice(judge(rows, scene), 1)
+    for found in judge([_cap_rule(name, cap) for name, cap in caps.items()], scene):
+        yield found
+        if found.rule.name not in overridden:
+            break  # of two caps that are passed one is enough said
     accepted = wanted_image(recipe, hardware, None)
     images = [accepted, *proven(recipe, accepted.repository)]
     if not any(covers(image, scene.image) for image in images):

@@ -195,8 +195,10 @@ class ServiceResolver:
         for found in broken:
             if found.level != "fail":
                 self._say(found.level, found.rule.name, found.sentence)
+        needed = {found.rule.name for found in broken}
         for name, reason in self.spec.overrides.items():
-            self._say("warn", name, f"Rule {name} is overridden: {reason}")
+            idle = "" if name in needed else " (The rule holds without it; the override can go.)"
+            self._say("warn", name, f"Rule {name} is overridden: {reason}{idle}")
         if self.spec.auth == "none" and not self.spec.bind.startswith(("127.", "::1")):
             self._say(
                 "warn", "open", f"The API listens on {self.spec.bind} without a key (auth: none)."

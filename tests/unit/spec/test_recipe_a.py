@@ -99,6 +99,14 @@ def test_a_named_override_lets_it_through_and_is_shown(
     plan = resolve(host, catalog, None)
     assert f"override {rule}: we measured it here" in plan.services[0].notes
     assert any(found.check == rule and found.level == "warn" for found in plan.findings)
+    assert not any("can go" in found.what for found in plan.findings)
+
+
+def test_an_override_of_a_rule_that_holds_is_said(catalog: Catalog) -> None:
+    spare = {"recipe": "qwen36-35b-heretic", "overrides": {"no-marlin": "just in case"}}
+    found = resolve(parse_host("h1", spare), catalog, None).findings
+    assert [row.check for row in found] == ["no-marlin"]
+    assert "the override can go" in found[0].what
 
 
 def test_eager_is_a_named_fallback(serve: Serve) -> None:
