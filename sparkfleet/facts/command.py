@@ -80,7 +80,7 @@ def survey_command(request: Mapping[str, Any]) -> str:
         'if ! command -v python3 >/dev/null; then printf "%s\\n" '
         f"{json.dumps(NO_PYTHON)}; "
         'elif [ "$(id -u)" = 0 ]; then go; '
-        'elif refused="$(sudo -n true </dev/null)"; then go sudo -n -H; '
+        'elif refused="$(sudo -n true </dev/null 2>&1)"; then go sudo -n -H; '
         "else go; fi; exit 0"
     )
     assert "'" not in script and "\n" not in script

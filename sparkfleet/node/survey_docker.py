@@ -40,11 +40,11 @@ class DockerError(Exception):
     """The daemon refused or failed; the text is its own."""
 
 
-def get(path: str, address: str = SOCKET) -> Any:
+def get(path: str) -> Any:
     """Return the daemon's JSON answer; raises OSError where it can't be reached, DockerError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT)
-        connection.connect(address)
+        connection.connect(SOCKET)
         connection.sendall(f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
         chunks = iter(lambda: connection.recv(1 << 16), b"")
         head, _, body = b"".join(chunks).partition(b"\r\n\r\n")
