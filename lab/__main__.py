@@ -25,7 +25,10 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--fresh", action="store_true", help="throw the hosts' disks away first")
     start.add_argument("--no-images", action="store_true", help="build and push no engine image")
     start.add_argument(
-        "--tie-to", type=int, metavar="PID", help="take the lab down when this process ends"
+        "--tie-to",
+        type=int,
+        metavar="PID",
+        help="take the lab that this starts down when that process ends",
     )
     stop = verbs.add_parser("down", help="switch the hosts off and leave nothing behind")
     stop.add_argument("--purge", action="store_true", help="throw the hosts' disks away too")

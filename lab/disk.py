@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab import dress, root
 from lab.command import run
-from lab.settings import MAX_HOSTS, Settings, host_names
+from lab.dress import File
+from lab.settings import Settings, host_names
+
+#: How many hosts each host's /etc/hosts lists, so that adding one changes no disk.
+LISTED = 32
 
 
 def keypair(path: Path, comment: str) -> tuple[str, str]:
@@ -43,30 +48,41 @@ def known_hosts(settings: Settings, names: list[str]) -> str:
     return "".join(lines)
 
 
-def prepare(settings: Settings, name: str) -> bool:
-    """Make the disk of host `name` ready to mount. True where its old root was thrown away.
-
-    An overlay over another root than it was made for is undefined, hence the stamp.
-    Raises LabError. The host must be off.
-    """
+def own_files(settings: Settings, name: str) -> dict[str, File]:
+    """The files that host `name` has beside the shared root. Raises LabError."""
     secret, public = host_key(settings, name)
     keys = {"host": secret, "host.pub": public, "client.pub": client_key(settings)[1]}
-    files = dress.of_host(settings, name, host_names(min(32, MAX_HOSTS)), keys)
-    parts = [root.dress_id(), *(f"{p}\0{f.content}" for p, f in sorted(files.items()))]
-    stamp = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return dress.of_host(settings, name, host_names(LISTED), keys)
+
+
+def stamp(files: Mapping[str, File]) -> str:
+    """What a root is made from. An overlay over another root than its own is undefined."""
+    parts = [root.dress_id(), *(f"{path}\0{file.content}" for path, file in files.items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def stale(settings: Settings) -> list[str]:
+    """Names of the hosts whose disk was made from another root: it will be thrown away."""
+    return [
+        name
+        for name in existing(settings)
+        if (file := settings.disk(name) / "stamp").exists()
+        and file.read_text() != stamp(own_files(settings, name))
+    ]
+
+
+def prepare(settings: Settings, name: str) -> None:
+    """Make the disk of host `name`, which must be off, ready to mount. Raises LabError."""
+    files = own_files(settings, name)
     disk = settings.disk(name)
-    stamp_file = disk / "stamp"
+    file = disk / "stamp"
+    if not file.exists() or file.read_text() != stamp(files):
+        erase(settings, name, docker=file.exists())
+        (disk / "root/upper").mkdir(parents=True)
+        (disk / "root/work").mkdir()
+        root.write(disk / "root/upper", files)
+        file.write_text(stamp(files))
     (disk / "docker").mkdir(exist_ok=True, mode=0o710)
-    if stamp_file.exists() and stamp_file.read_text() == stamp:
-        return False
-    stale = (disk / "root").exists()
-    erase(settings, name, docker=stale)
-    (disk / "docker").mkdir(exist_ok=True, mode=0o710)
-    (disk / "root/upper").mkdir(parents=True)
-    (disk / "root/work").mkdir()
-    root.write(disk / "root/upper", files)
-    stamp_file.write_text(stamp)
-    return stale
 
 
 def erase(settings: Settings, name: str, *, docker: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab import machine, root, runstate
+from lab import disk, machine, root, runstate
 from lab.api import Lab
 from lab.errors import LabError
 from lab.leftovers import leftovers
@@ -50,6 +50,9 @@ def up(
             if fresh:
                 throw_away_disks(settings)
             root.build(settings)
+            old = disk.stale(settings)
+            if old:
+                print(f"New disks, as the lab's root has changed: {', '.join(old)}.", flush=True)
             start_supervisor(settings, tie_to)
         now = list(runstate.ask(settings, "state")["hosts"])
         names = host_names(max(hosts or (len(now) or 3), len(now)))
