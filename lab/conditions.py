@@ -88,6 +88,25 @@ class Conditions(Reach):
         )
         self.restart_docker(name)
 
+    def use_containerd_store(self, name: str) -> None:
+        """Let Docker keep its images in containerd's store, as some makers' Sparks do.
+
+        The images it had are out of sight until `use_overlay2_store`. Docker is restarted.
+        """
+        self._set_store(name, {"containerd-snapshotter": True})
+
+    def use_overlay2_store(self, name: str) -> None:
+        """Undo `use_containerd_store`."""
+        self._set_store(name, {})
+
+    def _set_store(self, name: str, features: dict[str, bool]) -> None:
+        config = json.loads(self.read(name, DAEMON_JSON))
+        config.pop("features", None)
+        if features:
+            config["features"] = features
+        self.write(name, DAEMON_JSON, json.dumps(config, indent=4) + "\n")
+        self.restart_docker(name)
+
     def restart_docker(self, name: str) -> None:
         # Several restarts in a test must not run into systemd's start limit.
         self.exec(name, "systemctl reset-failed docker; systemctl restart docker", check=True)

@@ -3,6 +3,7 @@
 hosts/NAME/identity/   SSH host key; stays when the host is made fresh, so that it is known
 hosts/NAME/root/       upper and work directory of the root overlay
 hosts/NAME/docker/     /var/lib/docker, an ordinary directory (overlay on overlay fails)
+hosts/NAME/containerd/ /var/lib/containerd, likewise
 hosts/NAME/stamp       what root/ was made from
 """
 
@@ -20,6 +21,8 @@ from lab.settings import Settings, host_names
 
 #: How many hosts each host's /etc/hosts lists, so that adding one changes no disk.
 LISTED = 32
+#: Directories of /var/lib that hold images and containers.
+STORES = ("docker", "containerd")
 
 
 def keypair(path: Path, comment: str) -> tuple[str, str]:
@@ -61,11 +64,11 @@ def stamp(files: Mapping[str, File]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def stale(settings: Settings) -> list[str]:
-    """Names of the hosts whose disk was made from another root: it will be thrown away."""
+def stale(settings: Settings, names: list[str]) -> list[str]:
+    """Those of the hosts whose disk was made from another root: it will be thrown away."""
     return [
         name
-        for name in existing(settings)
+        for name in names
         if (file := settings.disk(name) / "stamp").exists()
         and file.read_text() != stamp(own_files(settings, name))
     ]
@@ -82,14 +85,15 @@ def prepare(settings: Settings, name: str) -> None:
         (disk / "root/work").mkdir()
         root.write(disk / "root/upper", files)
         file.write_text(stamp(files))
-    (disk / "docker").mkdir(exist_ok=True, mode=0o710)
+    for store in STORES:
+        (disk / store).mkdir(exist_ok=True, mode=0o710)
 
 
 def erase(settings: Settings, name: str, *, docker: bool) -> None:
-    """Throw away the root of host `name`, and its Docker directory too if asked. It must be off."""
+    """Throw away the root of host `name`, and its images too if asked. It must be off."""
     disk = settings.disk(name)
     (disk / "stamp").unlink(missing_ok=True)
-    for part in ("root", "docker") if docker else ("root",):
+    for part in ("root", *STORES) if docker else ("root",):
         shutil.rmtree(disk / part, ignore_errors=True)
 
 

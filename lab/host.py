@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from lab import root
+from lab import disk, root
 from lab.command import attempt, run
 from lab.errors import LabError
 from lab.machine import unified_cgroup
@@ -32,9 +32,9 @@ def mount(settings: Settings, name: str) -> None:
     target = mountpoint(settings, name)
     target.mkdir(parents=True, exist_ok=True)
     if not os.path.ismount(target):
-        disk = settings.disk(name) / "root"
+        own = settings.disk(name) / "root"
         lower = ":".join(str(layer) for layer in root.layers(settings))
-        options = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work"
+        options = f"lowerdir={lower},upperdir={own}/upper,workdir={own}/work"
         run(["mount", "-t", "overlay", f"lab-{name}", "-o", options, str(target)])
 
 
@@ -62,7 +62,7 @@ def boot_argv(settings: Settings, name: str) -> list[str]:
         "--capability=all",
         # Without keyctl every container start fails: "unable to join session keyring".
         "--system-call-filter=add_key keyctl bpf",
-        f"--bind={settings.disk(name)}/docker:/var/lib/docker",
+        *(f"--bind={settings.disk(name)}/{store}:/var/lib/{store}" for store in disk.STORES),
         "--resolv-conf=off",
         "--timezone=off",
         "--link-journal=no",

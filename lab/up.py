@@ -21,6 +21,7 @@ from lab.errors import LabError
 from lab.leftovers import leftovers
 from lab.settings import Settings, host_names
 
+DEFAULT_HOSTS = 3
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -39,7 +40,7 @@ def up(
     """
     machine.check_kernel()
     machine.check_programs()
-    host_names(hosts or 3)
+    host_names(DEFAULT_HOSTS if hosts is None else hosts)
     with locked(settings):
         if fresh and runstate.supervisor(settings):
             _down(settings, quick=True)
@@ -50,12 +51,12 @@ def up(
             if fresh:
                 throw_away_disks(settings)
             root.build(settings)
-            old = disk.stale(settings)
+            old = disk.stale(settings, host_names(hosts or DEFAULT_HOSTS))
             if old:
                 print(f"New disks, as the lab's root has changed: {', '.join(old)}.", flush=True)
             start_supervisor(settings, tie_to)
         now = list(runstate.ask(settings, "state")["hosts"])
-        names = host_names(max(hosts or (len(now) or 3), len(now)))
+        names = host_names(max(hosts or len(now) or DEFAULT_HOSTS, len(now)))
         runstate.ask(settings, "up", hosts=json.dumps(names))
         runstate.write(settings, names, sudo_caller())
         lab = Lab.load(settings)
