@@ -225,3 +225,71 @@ def test_a_docker_that_fails_first_still_brings_the_service_up(lab: Lab, host: s
             "rm -f /run/render-trial-may-start /run/systemd/system/trial-*.service;"
             f"systemctl daemon-reload; systemctl reset-failed {units}",
         )
+
+
+INSIDE_THE_WALLS = """
+import http.client, json, pathlib, socket, subprocess
+def can(act):
+    try:
+        act()
+        return True
+    except Exception:
+        return False
+def docker():
+    link = socket.socket(socket.AF_UNIX)
+    link.connect("/run/docker.sock")
+    link.sendall(b"GET /version HTTP/1.0\\r\\n\\r\\n")
+    assert b"ApiVersion" in link.makefile("rb").read()
+def run(*words):
+    return lambda: subprocess.run(words, check=True, capture_output=True, timeout=20)
+def touch(path):
+    return lambda: pathlib.Path(path).write_text("x")
+root = "/var/tmp/render-trial"
+print(json.dumps({
+    "its states": can(touch(root + "/services/llm/state.json")),
+    "its runtime directory": can(touch("/run/sparkfleet/render-trial.lock")),
+    "the key": can(lambda: pathlib.Path(root + "/services/llm/secrets/engine.yaml").read_text()),
+    "docker": can(docker),
+    "a restart": can(run("systemctl", "restart", "trial-target.service")),
+    "the journal": can(run("journalctl", "-n1", "--no-pager")),
+    "loopback": can(lambda: socket.create_server(("127.0.0.1", 0)).close()),
+    "the models": can(touch(root + "/models/x")),
+    "the system": can(touch("/etc/render-trial")),
+    "a home": can(touch("/root/render-trial")),
+    "a mount": can(run("mount", "-t", "tmpfs", "none", "/mnt")),
+}))
+"""
+
+
+def test_the_agents_walls_leave_it_what_it_needs_and_nothing_else(lab: Lab, host: str) -> None:
+    root = "/var/tmp/render-trial"
+    lab.write(host, f"{root}/walls.py", INSIDE_THE_WALLS)
+    lab.write(host, f"{root}/services/llm/secrets/engine.yaml", "api-key: x\n", "0600")
+    lab.exec(host, ["mkdir", "-p", f"{root}/models"], check=True)
+    text = agent_unit(root).replace(
+        f"/opt/sparkfleet/node/agent.py --root {root}", f"{root}/walls.py"
+    )
+    text = text.replace("Type=exec", "Type=oneshot").replace("Restart=always", "Restart=no")
+    text = text.replace("[Service]", f"[Service]\nStandardOutput=file:{root}/said")
+    target = "[Service]\nExecStart=/usr/bin/sleep infinity\n"
+    lab.write(host, "/run/systemd/system/trial-agent.service", text)
+    lab.write(host, "/run/systemd/system/trial-target.service", target)
+    try:
+        lab.exec(host, "systemctl daemon-reload && systemctl start trial-agent", check=True)
+        can = json.loads(lab.read(host, f"{root}/said"))
+    finally:
+        lab.exec(
+            host,
+            "systemctl stop trial-agent trial-target; rm -f /run/systemd/system/trial-*.service"
+            f" /run/sparkfleet/render-trial.lock; systemctl daemon-reload; rm -rf {root}",
+        )
+    allowed = {
+        "its states",
+        "its runtime directory",
+        "the key",
+        "docker",
+        "a restart",
+        "the journal",
+        "loopback",
+    }
+    assert {name for name, able in can.items() if able} == allowed
