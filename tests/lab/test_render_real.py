@@ -244,7 +244,7 @@ def run(*words):
     return lambda: subprocess.run(words, check=True, capture_output=True, timeout=20)
 def touch(path):
     return lambda: pathlib.Path(path).write_text("x")
-root = "/var/tmp/render-trial"
+root = "/var/lib/render-trial"
 print(json.dumps({
     "its states": can(touch(root + "/services/llm/state.json")),
     "its runtime directory": can(touch("/run/sparkfleet/render-trial.lock")),
@@ -262,7 +262,7 @@ print(json.dumps({
 
 
 def test_the_agents_walls_leave_it_what_it_needs_and_nothing_else(lab: Lab, host: str) -> None:
-    root = "/var/tmp/render-trial"
+    root = "/var/lib/render-trial"
     lab.write(host, f"{root}/walls.py", INSIDE_THE_WALLS)
     lab.write(host, f"{root}/services/llm/secrets/engine.yaml", "api-key: x\n", "0600")
     lab.exec(host, ["mkdir", "-p", f"{root}/models"], check=True)
