@@ -145,3 +145,16 @@ def test_compose(
         plugin.write_text(f"#!/bin/sh\n{script}\n")
         plugin.chmod(0o755)
     assert expected in survey_docker.compose({}).values()
+
+
+def test_a_packaged_plugin_is_not_started(tmp_path: Path) -> None:
+    plugin = "/usr/libexec/docker/cli-plugins/docker-compose"
+    (tmp_path / "info").mkdir()
+    (tmp_path / "info" / "docker-compose-plugin.list").write_text(f"/.\n{plugin}\n")
+    (tmp_path / "status").write_text(
+        "Package: docker-compose-plugin\nStatus: install ok installed\n"
+        "Version: 5.0.2-1~ubuntu.24.04~noble\n"
+    )
+    found = survey_docker.packaged_version(plugin, str(tmp_path))
+    assert found == "5.0.2-1~ubuntu.24.04~noble"
+    assert survey_docker.packaged_version("/usr/local/x", str(tmp_path)) is None
