@@ -185,7 +185,9 @@ def _environment_of(service: ServicePlan) -> dict[str, str]:
 
 
 def _require_guard(service: ServicePlan) -> None:
-    told = service.argv_flags.get("config")
+    command = service.recipe.command
+    reaches = not command.environment or command.extra is not None
+    told = service.flags.get("config") if reaches else None
     if service.key_file is not None and told != CONFIG_MOUNT:
         raise SpecError(
             f"Host {service.host}, service {service.name}: auth is key, but the engine is not told "

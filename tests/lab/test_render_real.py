@@ -251,6 +251,7 @@ print(json.dumps({
     "the key": can(lambda: pathlib.Path(root + "/services/llm/secrets/engine.yaml").read_text()),
     "docker": can(docker),
     "a restart": can(run("systemctl", "restart", "trial-target.service")),
+    "a unit of its own for a cut switch": can(run("systemd-run", "--collect", "/usr/bin/true")),
     "the journal": can(run("journalctl", "-n1", "--no-pager")),
     "loopback": can(lambda: socket.create_server(("127.0.0.1", 0)).close()),
     "the models": can(touch(root + "/models/x")),
@@ -289,6 +290,7 @@ def test_the_agents_walls_leave_it_what_it_needs_and_nothing_else(lab: Lab, host
         "the key",
         "docker",
         "a restart",
+        "a unit of its own for a cut switch",
         "the journal",
         "loopback",
     }

@@ -169,6 +169,18 @@ def test_a_service_with_a_key_that_nothing_checks_is_refused(flags: dict[str, An
     assert caught.value.key == "auth"
 
 
+@pytest.mark.parametrize("extra", [None, "EXTRA_ARGS"])
+def test_an_image_driven_by_its_environment_must_carry_the_guard_too(extra: str | None) -> None:
+    small = recipe()
+    command = small.command.model_copy(update={"environment": {"port": "PORT"}, "extra": extra})
+    plan = service(recipe=small.model_copy(update={"command": command}))
+    if extra:
+        assert "sparkfleet_guard.py" in build_release(plan).files
+    else:
+        with pytest.raises(SpecError, match="would answer anyone"):
+            build_release(plan)
+
+
 def test_the_guard_is_part_of_a_guarded_release() -> None:
     files = build_release(service()).files
     config = yaml.safe_load(files["engine.yaml"].content)
