@@ -81,8 +81,8 @@ def adoption(case: Case) -> Iterator[Finding]:
                 "adoption",
                 what,
                 "It holds the name, the port or the memory that the service needs.",
-                "This run takes over, as --data adopt=true allows: it stops the container when "
-                "the new one is ready to start, and puts it back if that one fails its proof.",
+                "This run takes over, as --data adopt=true allows: it stops and renames the "
+                "container when the new one is to start, and starts it again if that one fails.",
             )
         else:
             yield case.fail(
