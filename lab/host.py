@@ -129,6 +129,4 @@ def enter_argv(pid: int) -> list[str]:
         *("--cgroup", "--root", "--wd", "--"),
         *("env", "-i", "HOME=/root", "USER=root", "LANG=C.UTF-8", "TERM=dumb"),
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        # nsenter waits for its child outside: when it is killed, say by a timeout, so is the child.
-        *("setpriv", "--pdeathsig", "KILL", "--"),
     ]

@@ -15,6 +15,8 @@ from lab.command import attempt
 from lab.errors import LabError
 from lab.settings import Settings, from_environment
 
+#: timeout(1)'s own exit code.
+TIMED_OUT = 124
 Outcome = subprocess.CompletedProcess[str]
 
 
@@ -113,7 +115,11 @@ class Reach:
         `text` is its standard input. With `check`, a failure raises LabError.
         """
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
-        done = attempt(self.inside_argv(name, argv), text=text, timeout=timeout)
+        # The host ends it, with all that it started: killing nsenter would leave it running there.
+        bound = ["timeout", "--kill-after=2", f"{timeout:.3f}"]
+        done = attempt(self.inside_argv(name, [*bound, *argv]), text=text, timeout=timeout + 10)
+        if done.returncode == TIMED_OUT:
+            raise LabError(f"{shlex.join(argv)} did not end within {timeout:.0f} s on {name}.")
         if check and done.returncode != 0:
             said = (done.stderr or done.stdout).strip()
             raise LabError(f"{shlex.join(argv)} failed on {name} ({done.returncode}): {said}")

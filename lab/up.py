@@ -57,8 +57,9 @@ def up(
             start_supervisor(settings, tie_to)
         now = list(runstate.ask(settings, "state")["hosts"])
         names = host_names(max(hosts or len(now) or DEFAULT_HOSTS, len(now)))
-        runstate.ask(settings, "up", hosts=json.dumps(names))
+        # First the keys, which this makes where they are missing: the hosts need them to boot.
         runstate.write(settings, names, sudo_caller())
+        runstate.ask(settings, "up", hosts=json.dumps(names))
         lab = Lab.load(settings)
         for service in runstate.ask(settings, "state")["services"]:
             lab.wait_service(service)
