@@ -13,6 +13,7 @@ from sparkfleet.spec.base import Model, Rows
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.flags import at_path
 from sparkfleet.spec.hardware import HardwareProfile
+from sparkfleet.spec.logs import FatalLine, Marker
 from sparkfleet.spec.own_rules import OWN_RULES
 from sparkfleet.spec.recipe import Recipe
 from sparkfleet.spec.rules import Rule
@@ -23,13 +24,15 @@ from sparkfleet.spec.yamlfile import Document, read_yaml
 M = TypeVar("M", bound=Model)
 
 COMMON = "_common.yaml"
-"""Beside the recipes: rules that hold for all of them."""
+"""Beside the recipes: what holds for all of them."""
 
 
-class CommonRules(Model):
-    """The file recipes/_common.yaml."""
+class Common(Model):
+    """The file recipes/_common.yaml: what holds for every recipe."""
 
-    rules: Rows[Rule] = Field(description="Rules of every recipe.")
+    rules: Rows[Rule] = Field(description="Rules.")
+    markers: Rows[Marker] = Field(default=(), description="Boot markers, where a recipe has none.")
+    fatal: Rows[FatalLine] = Field(default=(), description="Telling lines of a dying engine.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,13 @@ def load_catalog(*directories: Path | str) -> Catalog:
     Raises one SpecError with every fault found, each naming file, line, key and value.
     """
     errors: list[SpecError] = []
-    rules: list[Rule] = []
+    commons: list[Common] = []
     for document in _documents(directories, "recipes", lambda name: name == COMMON, errors):
         try:
-            rules += _read(CommonRules, document).rules
+            commons.append(_read(Common, document))
         except SpecError as error:
             errors.append(error)
+    rules = [rule for common in commons for rule in common.rules]
     hardware = _hardware(directories, errors)
     recipes: dict[str, Recipe] = {}
     for document in _documents(directories, "recipes", lambda name: name[0] != "_", errors):
@@ -62,12 +66,24 @@ def load_catalog(*directories: Path | str) -> Catalog:
             faults = [*_named(document, recipes), *_dangling(document, recipe, hardware, rules)]
             if faults:
                 raise SpecError.gather(faults)
-            recipes[recipe.name] = recipe
+            recipes[recipe.name] = _completed(recipe, commons)
         except SpecError as error:
             errors.append(error)
     if errors:
         raise SpecError.gather(errors)
     return Catalog(recipes, hardware, tuple(rules))
+
+
+def _completed(recipe: Recipe, commons: list[Common]) -> Recipe:
+    """The recipe with the log lines that all recipes share."""
+    markers = recipe.boot.markers or tuple(row for common in commons for row in common.markers)
+    fatal = (*recipe.logs.fatal, *(row for common in commons for row in common.fatal))
+    return recipe.model_copy(
+        update={
+            "boot": recipe.boot.model_copy(update={"markers": markers}),
+            "logs": recipe.logs.model_copy(update={"fatal": fatal}),
+        }
+    )
 
 
 def _documents(

@@ -25,7 +25,9 @@ class Boot(Model):
     )
     first_minutes: Rows[float] = Field(description="Usual first boot, from and to, minutes.")
     warm_minutes: Rows[float] = Field(description="Usual boot with warm caches, minutes.")
-    markers: Rows[Marker] = Field(description="In the order in which they appear.")
+    markers: Rows[Marker] = Field(
+        default=(), description="In the order in which they appear; none: those of _common.yaml."
+    )
     source: Text = Field(description="Where the times were read.")
 
 
@@ -53,4 +55,6 @@ class Logs(Model):
 
     forbidden: Rows[LogLine] = Field(default=(), description="Any of these fails the proof.")
     required: Rows[LogLine] = Field(default=(), description="All of these must be there.")
-    fatal: Rows[FatalLine] = Field(default=(), description="Read when the engine has died.")
+    fatal: Rows[FatalLine] = Field(
+        default=(), description="Read when the engine has died, before those of _common.yaml."
+    )

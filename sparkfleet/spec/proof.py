@@ -20,6 +20,27 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 """Colours that have one plain name, so that a right answer can be recognised."""
 
 
+TOOL = "get_weather"
+TOOL_QUESTION = "What is the weather in Lisbon? Use the tool."
+TOOLS: list[JsonValue] = [
+    {
+        "type": "function",
+        "function": {
+            "name": TOOL,
+            "description": "The weather of a city, now.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        },
+    }
+]
+"""The tool that a proof of kind tool offers, unless its params say others."""
+
+IMAGE_QUESTION = "What colour is this picture? Answer with one word."
+
+
 def picture(colour: str, size: int) -> str:
     """A square PNG of one colour as a data URL; the same bytes on every machine."""
 
@@ -79,7 +100,10 @@ class Proof(Model):
         default_factory=dict,
         description="Request parameters; max_tokens is required, every proof is bounded.",
     )
-    expect: Expect = Field(description="What the answer must be.")
+    expect: Expect | None = Field(
+        default=None,
+        description="What the answer must be; unsaid: of a picture its colour, of a tool its call.",
+    )
     read: Rows[Literal["content", "reasoning", "text"]] = Field(
         default=("content", "reasoning"), description="Fields that the answer may stand in."
     )
@@ -89,38 +113,38 @@ class Proof(Model):
     def _is_whole(self) -> Self:
         if not isinstance(self.params.get("max_tokens"), int):
             raise ValueError("needs params.max_tokens, a whole number: a proof is bounded")
-        needs = {
-            "chat": self.messages,
-            "tool": self.messages,
-            "completion": self.prompt,
-            "image": self.prompt and self.picture,
-        }[self.kind]
-        if not needs:
-            raise ValueError(
-                f"of kind {self.kind} lacks "
-                + {"completion": "prompt", "image": "prompt and picture"}.get(self.kind, "messages")
-            )
+        needs = {"chat": "messages", "completion": "prompt", "image": "picture"}.get(self.kind)
+        if needs and not getattr(self, needs):
+            raise ValueError(f"of kind {self.kind} lacks {needs}")
+        if self.expect is None and (self.kind in ("chat", "completion") or "tools" in self.params):
+            raise ValueError("lacks expect, so nothing could tell a right answer")
         return self
 
     def row(self) -> dict[str, Any]:
-        """The row as proof.json carries it; a picture is drawn into the messages here."""
-        messages: Any = list(self.messages) if self.messages else None
-        prompt = self.prompt
+        """The row as proof.json carries it, with pictures, tools and expectations written out."""
+        messages: list[JsonValue] | None = [*self.messages] if self.messages else None
+        params = dict(self.params)
+        expect, prompt = self.expect, self.prompt
         if self.picture is not None:
             url = picture(self.picture.colour, self.picture.size)
-            parts = [
-                {"type": "text", "text": prompt},
+            content: list[JsonValue] = [
+                {"type": "text", "text": prompt or IMAGE_QUESTION},
                 {"type": "image_url", "image_url": {"url": url}},
             ]
-            messages, prompt = [{"role": "user", "content": parts}], None
+            messages, prompt = [{"role": "user", "content": content}], None
+            expect = expect or Expect(contains=self.picture.colour)
+        if self.kind == "tool":
+            messages = messages or [{"role": "user", "content": TOOL_QUESTION}]
+            params = {"tools": TOOLS, "tool_choice": "auto", **params}
+            expect = expect or Expect(tool=TOOL)
         row = {
             "name": self.name,
             "model": self.model,
             "kind": self.kind,
             "messages": messages,
             "prompt": prompt,
-            "params": dict(self.params),
-            "expect": self.expect.model_dump(),
+            "params": params,
+            "expect": expect.model_dump() if expect else None,
             "read": list(self.read),
         }
         return {key: value for key, value in row.items() if value is not None}

@@ -65,7 +65,7 @@ def line_of(old: str) -> int:
         ("lifts: [no-enforce-eager]", "lifts: [nothing]", ["no rule nothing"]),
         ("model: qwen36-deep", "model: qwen36-deepest",
          ["proofs.3.model", "qwen36-deepest, not a served name"]),
-        ("expect: {tool: get_weather}", "expect: {}", ["expects nothing"]),
+        ("expect: {nonempty: true}", "expect: {}", ["expects nothing"]),
         ("params: {max_tokens: 2048, temperature: 0}", "params: {temperature: 0}",
          ["max_tokens", "bounded"]),
         ("not_before: 2026-06-18", "not_before: spring", ["not_before", '"spring"', "a date"]),
