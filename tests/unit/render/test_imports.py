@@ -1,4 +1,4 @@
-"""Imports go one way, as docs/architecture.md says; what runs elsewhere needs nothing but Python."""
+"""Imports go one way (docs/architecture.md); what runs elsewhere needs nothing but Python."""
 
 from __future__ import annotations
 
