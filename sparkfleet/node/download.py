@@ -25,9 +25,10 @@ if __name__ == "__main__":
 
 from sparkfleet.node.events import Events
 from sparkfleet.node.faults import Fault
+from sparkfleet.node.fetch_faults import disk_fault, refusal
 from sparkfleet.node.modeldir import File, ModelDir
 from sparkfleet.node.partfile import Overrun, PartFile
-from sparkfleet.node.transfer import Hub, Lost, Refused, Tally, disk_fault, refusal
+from sparkfleet.node.transfer import Hub, Lost, Refused, Tally
 
 #: Files under way at once: more do not fill a line better, and each needs its own buffers.
 PARALLEL = 3

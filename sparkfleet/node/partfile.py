@@ -8,10 +8,13 @@ lies before the last step below the file's end has then been synced for certain.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+from sparkfleet.node.faults import Fault
 
 #: Bytes between two syncs: a power cut costs at most this much of a download.
 SYNC_STEP = 32 * 1024 * 1024
@@ -56,12 +59,23 @@ class PartFile:
         """Open or create `path` and hash what is there.
 
         `same_boot`: the machine has not restarted since the last write. `seen` is told the bytes
-        that are read again (and, negative, given up), `got` the bytes that arrive. Raises OSError.
+        that are read again (and, negative, given up), `got` the bytes that arrive. Raises OSError, and Fault where
+        another process has the file open.
         """
         self.path, self.expected = path, size
         self._hasher, self._seen, self._got = hasher, seen, got
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(fd, "r+b", buffering=0)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise Fault(
+                "Another download is writing this very file.",
+                where=str(path),
+                next="Wait for it to end, or stop its container, then run the command again.",
+                code="busy",
+            ) from None
         self.size = self._trusted(os.fstat(fd).st_size, same_boot)
         self._file.truncate(self.size)
         self.hash = hasher()

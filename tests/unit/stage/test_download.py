@@ -6,6 +6,7 @@ another release: every test then runs with each.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ import pytest
 import sparkfleet.node.download as download_module
 from sparkfleet.node import partfile
 from sparkfleet.node.events import Events
+from sparkfleet.node.faults import Fault
 from sparkfleet.spec.lock import LockedModel, is_staged
 
 from .hub_server import COMMIT, HubServer, Repo, cut_after, entry, forever, hang_after, status
@@ -460,6 +462,13 @@ class TestPartFile:
             part.write(b"abcd")
         part.write(b"abc")
         assert part.hash.matches
+
+    def test_two_do_not_write_one_file(self, tmp_path: Path) -> None:
+        with contextlib.closing(self.open(tmp_path / "p", b"abc")) as first:
+            first.write(b"a")
+            with pytest.raises(Fault, match="very file"):
+                self.open(tmp_path / "p", b"abc")
+        assert self.open(tmp_path / "p", b"abc").size == 1
 
     def test_git_names_a_file_by_its_blob(self) -> None:
         hasher = partfile.Hasher(6, None, "ce013625030ba8dba906f756967f9e9ca394464a")
