@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from sparkfleet.spec.base import Model, Rows
+from sparkfleet.spec.base import Model, Name, Rows
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.flags import at_path
 from sparkfleet.spec.hardware import HardwareProfile
 from sparkfleet.spec.logs import FatalLine, Marker
 from sparkfleet.spec.own_rules import OWN_RULES
-from sparkfleet.spec.recipe import Recipe
+from sparkfleet.spec.recipe import Addition, Recipe
 from sparkfleet.spec.rules import Rule
 from sparkfleet.spec.variants import chain
 from sparkfleet.spec.wording import Reader, near
@@ -33,6 +33,9 @@ class Common(Model):
     rules: Rows[Rule] = Field(description="Rules.")
     markers: Rows[Marker] = Field(default=(), description="Boot markers, where a recipe has none.")
     fatal: Rows[FatalLine] = Field(default=(), description="Telling lines of a dying engine.")
+    additions: dict[Name, Addition] = Field(
+        default_factory=dict, description="Flags of ours that recipes take up by name."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,12 @@ def load_catalog(*directories: Path | str) -> Catalog:
             commons.append(_read(Common, document))
         except SpecError as error:
             errors.append(error)
-    rules = [rule for common in commons for rule in common.rules]
     hardware = _hardware(directories, errors)
     recipes: dict[str, Recipe] = {}
     for document in _documents(directories, "recipes", lambda name: name[0] != "_", errors):
         try:
             recipe = _read(Recipe, document)
-            faults = [*_named(document, recipes), *_dangling(document, recipe, hardware, rules)]
+            faults = [*_named(document, recipes), *_dangling(document, recipe, hardware, commons)]
             if faults:
                 raise SpecError.gather(faults)
             recipes[recipe.name] = _completed(recipe, commons)
@@ -71,19 +73,25 @@ def load_catalog(*directories: Path | str) -> Catalog:
             errors.append(error)
     if errors:
         raise SpecError.gather(errors)
-    return Catalog(recipes, hardware, tuple(rules))
+    return Catalog(recipes, hardware, tuple(rule for common in commons for rule in common.rules))
 
 
 def _completed(recipe: Recipe, commons: list[Common]) -> Recipe:
-    """The recipe with the log lines that all recipes share."""
+    """The recipe with what it shares with others written out."""
     markers = recipe.boot.markers or tuple(row for common in commons for row in common.markers)
     fatal = (*recipe.logs.fatal, *(row for common in commons for row in common.fatal))
+    shared = _shared_additions(commons)
     return recipe.model_copy(
         update={
+            "additions": (*(shared[name] for name in recipe.common_additions), *recipe.additions),
             "boot": recipe.boot.model_copy(update={"markers": markers}),
             "logs": recipe.logs.model_copy(update={"fatal": fatal}),
         }
     )
+
+
+def _shared_additions(commons: list[Common]) -> dict[str, Addition]:
+    return {name: row for common in commons for name, row in common.additions.items()}
 
 
 def _documents(
@@ -177,14 +185,17 @@ def _dangling(
     document: Document,
     recipe: Recipe,
     hardware: Mapping[str, HardwareProfile],
-    common: list[Rule],
+    commons: list[Common],
 ) -> Iterator[SpecError]:
     """Names in a recipe that nothing answers to."""
-    rules = {rule.name for rule in (*recipe.rules, *common)} | OWN_RULES.keys()
-    shared = {rule.name for rule in common} | OWN_RULES.keys()
+    shared = {rule.name for common in commons for rule in common.rules} | OWN_RULES.keys()
+    rules = {rule.name for rule in recipe.rules} | shared
+    additions = _shared_additions(commons)
     references = [
         *((("hardware", i), name, hardware, "hardware profile") for i, name in
           enumerate(recipe.hardware)),
+        *((("common_additions", i), name, additions, "addition in _common.yaml") for i, name in
+          enumerate(recipe.common_additions)),
         *((("fallbacks", key, "lifts", i), name, rules, "rule") for key, fallback in
           recipe.fallbacks.items() for i, name in enumerate(fallback.lifts)),
         *((("logs", kind, i, "rule"), line.rule, rules, "rule") for kind in

@@ -144,6 +144,9 @@ class Recipe(Model):
     models: dict[str, ModelFiles] = Field(min_length=1, description="By role: model, drafter, ….")
     container: Name = Field(description="Container name, as published.")
     command: Command = Field(description="The published command line.")
+    common_additions: Rows[Name] = Field(
+        default=(), description="Names of additions in _common.yaml, put before this recipe's own."
+    )
     additions: Rows[Addition] = Field(default=(), description="Ours, each with its reason.")
     env: dict[EnvName, str] = Field(default_factory=dict, description="Container environment.")
     auth: Rows[Literal["key", "none"]] = Field(
