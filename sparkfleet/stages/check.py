@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import click
 from pyinfra.context import ctx_state
 from rich.console import Console
 
-from sparkfleet.checks import check_fleet
-from sparkfleet.console.tables import findings_table
 from sparkfleet.facts.host import HostFacts
 from sparkfleet.fleet import Fleet
 from sparkfleet.pins import fill_lock
@@ -18,8 +15,15 @@ from sparkfleet.render import agent_unit, build_release
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import fail_in_pyinfra, stop, this_fleet
+from sparkfleet.stages.look import (
+    failed_hosts,
+    judge,
+    look,
+    show_findings,
+    table_console,
+    wants_json,
+)
 from sparkfleet.stages.report import report_now
-from sparkfleet.survey import survey_all
 from sparkfleet.verdict import Failure
 from sparkfleet.work import HostWork, Wanted, decide
 
@@ -36,21 +40,19 @@ def check() -> Fleet:
 
 
 def _check(fleet: Fleet) -> None:
-    console = Console(file=sys.stderr if _json() else sys.stdout)
-    inventory = ctx_state.get().inventory
-    fleet.facts = survey_all(inventory, fleet.plans)
-    fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
-    failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
+    console = table_console()
+    look(fleet)
+    failed = failed_hosts(fleet)
     passed = {name: plan for name, plan in fleet.plans.items() if name not in failed}
     try:
         if passed and (not failed or fleet.partial):
-            fleet.use_lock(fill_lock(fleet.lock, passed, inventory))
-            fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
-            failed = {finding.host for finding in fleet.findings if finding.level == "fail"}
+            fleet.use_lock(fill_lock(fleet.lock, passed, ctx_state.get().inventory))
+            judge(fleet)
+            failed = failed_hosts(fleet)
     except SpecError as error:
-        _show_findings(console, fleet)
+        show_findings(console, fleet)
         stop(str(error))
-    _show_findings(console, fleet)
+    show_findings(console, fleet)
     _stop_or_leave_out(fleet, failed)
     for name, plan in fleet.plans.items():
         facts = fleet.facts[name]
@@ -59,7 +61,7 @@ def _check(fleet: Fleet) -> None:
     _show_work(console, fleet)
     if all(work.nothing for work in fleet.work.values()):
         report_now(fleet)
-        if not _json():  # pyinfra would ask whether to make no changes
+        if not wants_json():  # pyinfra would ask whether to make no changes
             sys.exit(1 if fleet.verdict.failures else 0)
 
 
@@ -102,20 +104,7 @@ def _decide(fleet: Fleet, plan: HostPlan, facts: HostFacts) -> HostWork:
     return decide(wanted, facts, findings)
 
 
-def _show_findings(console: Console, fleet: Fleet) -> None:
-    table = findings_table(fleet.findings)
-    if table:
-        console.print(table)
-    passed = len(fleet.plans) - len({row.host for row in fleet.findings if row.level == "fail"})
-    console.print(f"Checked {len(fleet.plans)} hosts: {passed} passed.")
-
-
 def _show_work(console: Console, fleet: Fleet) -> None:
     for name, work in fleet.work.items():
         for sentence in work.sentences():
             console.print(f"  {name}: {sentence}", highlight=False, soft_wrap=True)
-
-
-def _json() -> bool:
-    context = click.get_current_context(silent=True)
-    return bool(context and context.params.get("json_output"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,10 @@ from sparkfleet.operations.bundle import Placement, install_script, tarball
 from sparkfleet.operations.jobs import PROGRAMS, run_job
 from sparkfleet.operations.step import at_the_end, say, step
 from sparkfleet.programs import node_programs
+from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import this_host
 from sparkfleet.verdict import Failure
-from sparkfleet.work import HostWork
+from sparkfleet.work import Fetch, HostWork
 
 HOUR = 3600.0
 
@@ -90,13 +92,40 @@ def fetch(fleet: Fleet, work: HostWork) -> Any:
     """The step that brings the models, inside the engine image and as the owner's user."""
 
     def run(connector: SparkConnector) -> Failure | None:
-        request = fetch_request(fleet, work)
-        return _job(fleet, connector, "fetch", "fetch.py", request, FETCH_TIMEOUT)
+        token_file = None
+        try:
+            if any(one.model.private for one in work.fetches):
+                token_file = f"{fleet.plans[work.host].root}/secrets/hub-token"
+                failure = hand_over_token(connector, token_file)
+                if failure:
+                    return failure
+            request = fetch_request(fleet, work, token_file)
+            return _job(fleet, connector, "fetch", "fetch.py", request, FETCH_TIMEOUT)
+        finally:
+            if token_file:
+                connector.run(f"rm -f {shlex.quote(token_file)}")
 
     return run
 
 
-def fetch_request(fleet: Fleet, work: HostWork) -> dict[str, Any]:
+def hand_over_token(connector: SparkConnector, target: str) -> Failure | None:
+    """Put the controller's hub token into a root-only file on the host, through standard input."""
+    from huggingface_hub import get_token  # needed for private repositories only
+
+    token = get_token()
+    if not token:
+        return Failure(
+            "A repository of this recipe wants a token, and this machine has none.",
+            "It was pinned with one; the hub keeps it private or behind a gate.",
+            "Log in here (hf auth login), then run the same command again.",
+        )
+    files = [Placement(target, {"": (token.encode(), 0o600)}, parent_mode=0o700)]
+    script = install_script(target.rpartition("/")[0], files)
+    answer = connector.run(script, stdin=tarball(files), timeout=60)
+    return None if answer.ok else _not_written("The hub token", answer.errors)
+
+
+def fetch_request(fleet: Fleet, work: HostWork, token_file: str | None) -> dict[str, Any]:
     """What node/fetch.py is asked for: every model of the host in one go."""
     plan, facts = fleet.plans[work.host], fleet.facts[work.host]
     assert isinstance(facts, HostFacts) and not isinstance(facts.user, Unknown)
@@ -107,17 +136,25 @@ def fetch_request(fleet: Fleet, work: HostWork) -> dict[str, Any]:
         "gid": facts.user.gid,
         "models_dir": plan.models_dir,
         "endpoint": plan.spec.hub_endpoint,
-        "token_file": None,
+        "token_file": token_file,
         "models": [
             {
                 "repo": one.model.repo,
                 "commit": one.model.commit,
                 "dir": one.dir,
                 "files": [file.model_dump() for file in one.model.files],
+                "tensors": _tensors(plan, one),
             }
             for one in work.fetches
         ],
     }
+
+
+def _tensors(plan: HostPlan, fetch: Fetch) -> dict[str, Any] | None:
+    for model in plan.service(fetch.service).models:
+        if model.role == fetch.role and model.tensors:
+            return model.tensors.model_dump(mode="json")
+    return None
 
 
 def _job(
