@@ -237,7 +237,7 @@ def perform(
     """Hold the service's lock, switch, tell the outcome; returns the exit status."""
     service = Service(request.root, request.service, means.run_dir)
     try:
-        with hold_lock(service.lock, patience=15.0):
+        with hold_lock(service.lock, patience=15.0, clock=means.clock, sleep=means.sleep):
             switch = Switch(request, events, means, job)
             outcome = switch.settle() if settle else switch.run()
     except Busy:
