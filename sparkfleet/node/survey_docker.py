@@ -71,6 +71,8 @@ def docker(request: dict[str, Any]) -> dict[str, Any]:
         info = get("/info")
     except PermissionError as error:
         return {"denied": str(error)}
+    except ConnectionRefusedError:
+        return {"error": f"{SOCKET} refuses connections: the daemon is not running"}
     except (OSError, DockerError) as error:
         return {"error": f"{SOCKET}: {error}"}
     images = get("/images/json")

@@ -125,7 +125,7 @@ def test_absent_and_stopped_are_told_apart(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(survey_docker, "program", lambda name: f"/usr/bin/{name}")
     assert "not running" in survey_docker.docker({})["error"]
     (tmp_path / "none.sock").touch()  # left behind by a daemon that died
-    assert "refused" in survey_docker.docker({})["error"].lower()
+    assert "refuses connections" in survey_docker.docker({})["error"]
 
 
 @pytest.mark.parametrize(
