@@ -59,8 +59,8 @@ class PartFile:
         """Open or create `path` and hash what is there.
 
         `same_boot`: the machine has not restarted since the last write. `seen` is told the bytes
-        that are read again (and, negative, given up), `got` the bytes that arrive. Raises OSError, and Fault where
-        another process has the file open.
+        that are read again (and, negative, given up), `got` the bytes that arrive.
+        Raises OSError, and Fault where another process has the file open.
         """
         self.path, self.expected = path, size
         self._hasher, self._seen, self._got = hasher, seen, got
