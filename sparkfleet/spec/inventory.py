@@ -147,12 +147,11 @@ def parse_host(
 ) -> HostSpec:
     """Read one host's data, in either form: `services:` or one service's keys on the host itself.
 
-    `defaults` is what holds for the host's groups; the host's own `data` wins key by key. A size
-    of the host's own (preset, utilization, reserve_gib) replaces any size of the defaults, and
-    flat service keys of the defaults, but for the port, hold for each of the host's `services`.
+    `defaults` is what holds for the host's groups, where `data` is not merged yet (see overlay).
     Raises SpecError that names the host, each faulty key and its value.
     """
-    own = _layered(name, dict(data), dict(defaults or {}))
+    merged = overlay(defaults or {}, data)
+    own = {key: value for key, value in merged.items() if not PASSED_THROUGH.match(key)}
     flat = {key: own.pop(key) for key in SERVICE_KEYS if key in own}
     single = own.pop("service", None)
     shown_flat = "services" not in own
@@ -187,13 +186,13 @@ def parse_host(
         raise reader.explain(error, whole) from None
 
 
-def _layered(name: str, own: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """The host's data over its groups'; keys that are not ours are left out."""
-    layers = [
-        {key: value for key, value in layer.items() if not PASSED_THROUGH.match(key)}
-        for layer in (defaults, own)
-    ]
-    low, high = layers
+def overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Inventory data of two layers as one, `high` (the host's) over `low` (its groups').
+
+    A size of `high` (preset, utilization, reserve_gib) replaces any size of `low`. Where `high` has
+    `services`, the flat service keys of `low`, but for the port, hold for each of them.
+    """
+    low, high = dict(low), dict(high)
     if any(key in high for key in SIZES):
         low = {key: value for key, value in low.items() if key not in SIZES}
     services = high.get("services")
@@ -201,7 +200,7 @@ def _layered(name: str, own: dict[str, Any], defaults: dict[str, Any]) -> dict[s
         shared = {key: low.pop(key) for key in SERVICE_KEYS if key in low}
         low.pop("service", None)
         shared.pop("port", None)
-        high = {**high, "services": {key: _over(shared, one) for key, one in services.items()}}
+        high["services"] = {key: _over(shared, one) for key, one in services.items()}
     return {**low, **high}
 
 
