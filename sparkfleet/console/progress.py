@@ -9,6 +9,9 @@ from typing import Any
 LINE_SECONDS = 5.0
 """At most one progress line a host in this time: a log stays readable, a person sees it move."""
 
+STILL_SECONDS = 30.0
+"""A line that says the same as the last one is shown after this time only: it still lives."""
+
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -58,7 +61,8 @@ class ProgressLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._last = -LINE_SECONDS
+        self._last = -STILL_SECONDS
+        self._line = ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Show a phase or a log line at once, progress at most every few seconds."""
@@ -66,7 +70,10 @@ class ProgressLines:
             now, finished = self._clock(), event.get("total") and event["done"] >= event["total"]
             if now - self._last < LINE_SECONDS and not finished:
                 return
-            self._last = now
-            self._say(progress_line(event))
+            line = progress_line(event)
+            if line == self._line and now - self._last < STILL_SECONDS:
+                return
+            self._last, self._line = now, line
+            self._say(line)
         elif event["event"] in ("phase", "log"):
             self._say(str(event["text"]))

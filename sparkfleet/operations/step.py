@@ -18,8 +18,9 @@ Work = Callable[[SparkConnector], Failure | None]
 def step(verdict: Verdict, name: str, work: Work) -> None:
     """Add an operation that runs `work` on the host unless something failed there before.
 
-    A failure is noted in the verdict and not raised: pyinfra would ask, on a terminal nobody sits
-    at, whether to go on, and would lose the report. The run's exit code comes from the verdict.
+    A failure is noted in the verdict, and ignored as far as pyinfra is concerned: it would ask, on
+    a terminal nobody may sit at, whether to go on, and would lose the report. The exit code of the
+    run comes from the verdict.
     """
 
     def run(state: State, host: Host) -> bool:
@@ -30,11 +31,11 @@ def step(verdict: Verdict, name: str, work: Work) -> None:
         if failure:
             verdict.fail(host.name, failure)
             host.log_styled(failure.what, fg="red")
-        else:
-            verdict.changed.add(host.name)
+            return False
+        verdict.changed.add(host.name)
         return True
 
-    _call(run, name=name)
+    _call(run, name=name, _ignore_errors=True)
 
 
 def at_the_end(name: str, work: Callable[[], None]) -> None:

@@ -21,7 +21,6 @@ from sparkfleet.stages.look import (
     look,
     show_findings,
     table_console,
-    wants_json,
 )
 from sparkfleet.stages.report import report_now
 from sparkfleet.verdict import Failure
@@ -40,7 +39,7 @@ def check() -> Fleet:
 
 
 def _check(fleet: Fleet) -> None:
-    console = table_console()
+    console = table_console(fleet)
     look(fleet)
     failed = failed_hosts(fleet)
     passed = {name: plan for name, plan in fleet.plans.items() if name not in failed}
@@ -61,7 +60,7 @@ def _check(fleet: Fleet) -> None:
     _show_work(console, fleet)
     if all(work.nothing for work in fleet.work.values()):
         report_now(fleet)
-        if not wants_json():  # pyinfra would ask whether to make no changes
+        if not fleet.json:  # pyinfra would ask whether to make no changes
             sys.exit(1 if fleet.verdict.failures else 0)
 
 

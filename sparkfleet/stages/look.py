@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 from pyinfra.context import ctx_state
 from rich.console import Console
 
@@ -42,12 +41,6 @@ def show_findings(console: Console, fleet: Fleet) -> None:
     console.print(f"Checked {len(fleet.plans)} hosts: {passed} passed.")
 
 
-def table_console() -> Console:
+def table_console(fleet: Fleet) -> Console:
     """Where tables go: standard output belongs to pyinfra's JSON where that was asked for."""
-    return Console(file=sys.stderr if wants_json() else sys.stdout)
-
-
-def wants_json() -> bool:
-    """Whether pyinfra was called with --json."""
-    context = click.get_current_context(silent=True)
-    return bool(context and context.params.get("json_output"))
+    return Console(file=sys.stderr if fleet.json else sys.stdout)

@@ -6,7 +6,7 @@ import sys
 
 from sparkfleet.fleet import Fleet
 from sparkfleet.stages.begin import fail_in_pyinfra, this_fleet
-from sparkfleet.stages.look import failed_hosts, look, show_findings, table_console, wants_json
+from sparkfleet.stages.look import failed_hosts, look, show_findings, table_console
 
 
 def preflight() -> None:
@@ -21,9 +21,9 @@ def preflight() -> None:
 
 def _preflight(fleet: Fleet) -> None:
     look(fleet)
-    show_findings(table_console(), fleet)
+    show_findings(table_console(fleet), fleet)
     failed = failed_hosts(fleet)
-    if wants_json():  # pyinfra still has its own words to print
+    if fleet.json:  # pyinfra still has its own words to print
         fail_in_pyinfra(*failed)
     else:  # and else would go on to a change of nothing
         sys.exit(1 if failed else 0)

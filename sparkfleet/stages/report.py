@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-from rich.console import Console
-
 from sparkfleet.console.progress import duration
 from sparkfleet.console.tables import ReportRow, print_failures, report_table
 from sparkfleet.fleet import Fleet
 from sparkfleet.operations.step import at_the_end
 from sparkfleet.spec.plan import HostPlan, ServicePlan
 from sparkfleet.stages.begin import fail_in_pyinfra
+from sparkfleet.stages.look import table_console
 
 
 def report(fleet: Fleet) -> None:
@@ -22,7 +19,7 @@ def report(fleet: Fleet) -> None:
 
 def report_now(fleet: Fleet) -> None:
     """Print the table as things stand."""
-    console = Console(file=sys.stdout)
+    console = table_console(fleet)
     rows = [
         _row(fleet, plan, service) for plan in fleet.plans.values() for service in plan.services
     ]

@@ -54,6 +54,11 @@ def switch(fleet: Fleet, work: HostWork) -> Any:
     engines that start at once on one box disturb each other's memory profiling."""
 
     def run(connector: SparkConnector) -> Failure | None:
+        if fleet.verdict.failures and not fleet.partial and not fleet.verdict.stopped:
+            fleet.verdict.stopped = (
+                f"No host was switched after {', '.join(fleet.verdict.failures)} failed. Mend that "
+                "and run again, or add --data partial=true to go on with the others."
+            )
         if fleet.verdict.stopped:
             return None
         for one in work.switches:
