@@ -94,7 +94,8 @@ def toolkit(case: Case) -> Iterator[Finding]:
         return
     if isinstance(docker, Unknown) or docker.version is None:
         # Docker's own check says what is wrong; whether the toolkit is registered is open.
-        raw = docker if isinstance(docker, Unknown) else "the Docker daemon was not asked"
+        raw = docker if isinstance(docker, Unknown) else docker.error or docker.denied
+        raw = raw or "Docker is not installed"
         yield case.unknown("toolkit", "Whether Docker knows the container toolkit", raw)
         return
     installed = found.ctk is not None and found.hook is not None
