@@ -134,7 +134,7 @@ class Probe:
             yield "log", self._log
 
     def _alive(self) -> tuple[bool, str]:
-        status = alive(self._target)
+        status = alive(self._target, QUICK)
         words = {200: "answers", 503: "says that its engine is dead (HTTP 503)"}
         return status == 200, words.get(status, f"answers with HTTP {status}")
 
