@@ -71,7 +71,9 @@ def _guard(options: Mapping[str, Any]) -> None:
     check_options(options)
     check_groups(inventory, str(options["inventory"]))
     name = Path(str(options["inventory"])).stem
-    begin(name, {host: _data_of(inventory, host) for host in chosen})
+    fleet = begin(name, {host: _data_of(inventory, host) for host in chosen})
+    # Noted here: the click context is not to be had in the greenlets that run the deploy file.
+    fleet.json = bool(options.get("json_output"))
 
 
 def check_inventory_argument(argument: str) -> None:

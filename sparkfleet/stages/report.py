@@ -47,6 +47,7 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
     key = (plan.name, service.name)
     seconds = fleet.verdict.seconds.get(key)
     state = fleet.verdict.states.get(key)
+    untouched = False
     if state is None:
         work = fleet.work.get(plan.name)
         if work is None:
@@ -56,7 +57,7 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
         elif any(switch.service == service.name for switch in work.switches):
             state = "not begun"
         else:
-            state = "unchanged, proven"
+            state, untouched = "proven", True
     image = service.image
     return ReportRow(
         host=plan.name,
@@ -66,7 +67,7 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
         utilization=f"{service.utilization:.2f}",
         state=state,
         endpoint=f"{_address(plan, service)}:{service.port}",
-        time=duration(seconds) if seconds is not None else "-",
+        time=duration(seconds) if seconds is not None else "unchanged" if untouched else "-",
     )
 
 
