@@ -44,6 +44,12 @@ def host(lab: Lab) -> str:
     return list(lab.hosts)[-1]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def bare_host(lab: Lab) -> None:
+    """Begin with a bare box, whatever ran there before."""
+    lab.fresh(list(lab.hosts)[-1])
+
+
 def plan_for(name: str, **data: object) -> HostPlan:
     """Recipe A on a simulated Spark: GB10 in everything but the architecture."""
     spec = parse_host(name, {"recipe": "qwen36-35b-heretic", "port": PORT, **data})
