@@ -3,7 +3,7 @@
 Each section is read in its own thread and has until the deadline; one that fails or is late is
 reported as `{"unknown": "<raw reason>"}` in its place, so that a hung driver or a dead disk costs
 its own answer and never the whole survey. The program also runs unprivileged and then says what it
-could not read. It is written for Python 3.8 and up, so that it can *report* a Python that is too
+could not read. It is written for Python 3.9 and up, so that it can *report* a Python that is too
 old for the other programs.
 
 By hand on a host: `python3 survey.py '{"root": "/var/lib/sparkfleet", "ports": [8000]}'`.
@@ -16,11 +16,12 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 evaluates the alias)
+from collections.abc import Callable
+from typing import Any
 
 from sparkfleet.node import survey_docker, survey_fleet, survey_gpu, survey_host
 
-Request = Dict[str, Any]  # noqa: UP006
+Request = dict[str, Any]
 
 #: The shape of the answer; the reader refuses another one.
 SCHEMA = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sparkfleet.facts.command import MODULES
 from sparkfleet.node import survey, survey_fleet, survey_gpu, survey_host
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -33,6 +35,13 @@ def test_dgx_release(path: Path) -> None:
 def test_meminfo(path: Path) -> None:
     found = survey_host.meminfo(path.read_text())
     assert found == json.loads(path.with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_old_python_can_say_that_it_is_old(module: str) -> None:
+    """The survey reports a python3 below 3.11, so it has to run on one."""
+    source = (Path(survey.__file__).parent / f"{module}.py").read_text("utf-8")
+    ast.parse(source, feature_version=(3, 9))
 
 
 def program(directory: Path, name: str, script: str) -> None:
