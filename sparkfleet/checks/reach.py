@@ -69,6 +69,13 @@ ROWS = (
         "Install the distribution's python3 there, then run again.",
     ),
     Row(
+        r"future feature annotations|'type' object is not subscriptable|python.*SyntaxError",
+        "python",
+        "python3 on {host} is older than 3.9; 3.11 or newer is needed.",
+        "The check itself and the programs that watch the engine are Python; DGX OS ships 3.12.",
+        "Bring the box to DGX OS 7 (Ubuntu 24.04) by its own update.",
+    ),
+    Row(
         r"host key for .* does not match|REMOTE HOST IDENTIFICATION",
         "host-key",
         "The SSH host key of {host} is not the one that is known for it.",
