@@ -99,9 +99,9 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
     """The table that a run ends with: one row a service."""
     table = Table(title="Fleet", title_justify="left")
     for column in ("host", "service", "recipe", "image", "mem", "state", "endpoint", "time"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in ("host", "state", "endpoint"))
     for row in rows:
-        good = row.state.startswith(("proven", "unchanged"))
+        good = row.state.startswith("proven")
         state = Text(row.state, style="green" if good else "bold red")
         table.add_row(
             row.host,

@@ -67,7 +67,7 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
         utilization=f"{service.utilization:.2f}",
         state=state,
         endpoint=f"{_address(plan, service)}:{service.port}",
-        time=duration(seconds) if seconds is not None else "unchanged" if untouched else "-",
+        time=duration(seconds) if seconds is not None else "same" if untouched else "-",
     )
 
 
