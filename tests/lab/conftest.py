@@ -44,9 +44,16 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def host(lab: Lab) -> str:
+def sparks(lab: Lab) -> list[str]:
+    """Names of the simulated hosts to test on: all, or those of SPARKFLEET_TEST_HOSTS."""
+    chosen = os.environ.get("SPARKFLEET_TEST_HOSTS", "")
+    return chosen.split(",") if chosen else list(lab.hosts)[:HOSTS]
+
+
+@pytest.fixture
+def host(sparks: list[str]) -> str:
     """The name of one simulated host."""
-    return next(iter(lab.hosts))
+    return sparks[0]
 
 
 @dataclass(frozen=True)
