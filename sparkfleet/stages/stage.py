@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from sparkfleet.checks.adoption import found_weights
+from sparkfleet.checks.case import Case
+from sparkfleet.checks.takeover import link_weights
 from sparkfleet.connector import SparkConnector
 from sparkfleet.console.progress import ProgressLines
 from sparkfleet.facts.host import HostFacts, Unknown
@@ -99,6 +102,9 @@ def fetch(fleet: Fleet, work: HostWork) -> Any:
                 failure = hand_over_token(connector, token_file)
                 if failure:
                     return failure
+            failure = take_over_weights(fleet, connector)
+            if failure:
+                return failure
             request = fetch_request(fleet, work, token_file)
             return _job(fleet, connector, "fetch", "fetch.py", request, FETCH_TIMEOUT)
         finally:
@@ -106,6 +112,24 @@ def fetch(fleet: Fleet, work: HostWork) -> Any:
                 connector.run(f"rm -f {shlex.quote(token_file)}")
 
     return run
+
+
+def take_over_weights(fleet: Fleet, connector: SparkConnector) -> Failure | None:
+    """Link weights that the owner downloaded by hand to where the fetch looks for them, if asked.
+
+    The fetch then reads and verifies them as it does what it downloaded itself.
+    """
+    plan, facts = fleet.plans[connector.host.name], fleet.facts[connector.host.name]
+    if not plan.spec.adopt or not isinstance(facts, HostFacts) or isinstance(facts.user, Unknown):
+        return None
+    found = found_weights(Case(plan, facts, fleet.lock))
+    if not found:
+        return None
+    for weights in found:
+        connector.host.log(f"Taking over {weights.model.repo} from {weights.source}.")
+    script = link_weights(found, facts.user.uid, facts.user.gid)
+    answer = connector.run(script, timeout=HOUR)
+    return None if answer.ok else _not_written("The weights to take over", answer.errors)
 
 
 def hand_over_token(connector: SparkConnector, target: str) -> Failure | None:
