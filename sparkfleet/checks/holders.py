@@ -99,6 +99,7 @@ def holders(facts: HostFacts, service: ServicePlan) -> Iterator[Holder]:
 
 def overlaps(one: str, other: str) -> bool:
     """Whether two listening addresses get in each other's way."""
+    one, other = (address.removeprefix("::ffff:") for address in (one, other))
     return one == other or one in ANY or other in ANY
 
 
