@@ -197,7 +197,7 @@ class Download:
             file.hasher,
             same_boot=self.same_boot,
             seen=self.tally.seen,
-            got=self._got,
+            got=lambda count: self._got(count, file.path),
         )
         try:
             if part.size:
@@ -211,8 +211,9 @@ class Download:
         model.accept(file)
         self.fetched.append(file.path)
 
-    def _got(self, count: int) -> None:
+    def _got(self, count: int, item: str) -> None:
         self.tally.got(count)
+        self.tally.item = item
         if self.stop.is_set():
             raise Lost("stopped", "another file failed")
 
@@ -224,7 +225,6 @@ class Download:
             try:
                 if part.size == file.size:
                     raise Overrun  # full, and not the right content
-                self.tally.item = file.path
                 self.hub.move(model.repo, model.commit, file.path, part)
                 trouble = Lost("short", f"the hub's file ends at {part.size} bytes")
                 if part.size == file.size:

@@ -135,7 +135,8 @@ class Toolkit:
 
     def _restart(self) -> None:
         self.events.phase("restart", "Restarting Docker, which looks for the toolkit at its start.")
-        self.run_program(["systemctl", "reset-failed", "docker.service"], 30)
+        # Our own services restart with Docker; that must not use up what they have of restarts.
+        self.run_program(["systemctl", "reset-failed", "docker.service", "sparkfleet-*"], 30)
         done = self.run_program(["systemctl", "restart", "docker.service"], RESTART)
         why = done.words() if not done.ok else self._wait_for_answer()
         if why is None:
