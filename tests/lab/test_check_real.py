@@ -38,18 +38,6 @@ HELD_BY_HAND = (
 )
 
 
-@pytest.fixture
-def host(lab: Lab) -> str:
-    """The last host, for the first one is every other test's."""
-    return list(lab.hosts)[-1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def bare_host(lab: Lab) -> None:
-    """Begin with a bare box, whatever ran there before."""
-    lab.fresh(list(lab.hosts)[-1])
-
-
 def plan_for(name: str, **data: object) -> HostPlan:
     """Recipe A on a simulated Spark: GB10 in everything but the architecture."""
     spec = parse_host(name, {"recipe": "qwen36-35b-heretic", "port": PORT, **data})
@@ -75,7 +63,10 @@ def findings(lab: Lab, plan: HostPlan) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_a_sound_host_is_read_whole_and_left_as_it_was(lab: Lab, host: str) -> None:
+def test_a_sound_host_is_read_whole_and_left_as_it_was(
+    lab: Lab, host: str, bare: Callable[..., None]
+) -> None:
+    bare(host)  # what runs there changes its own files meanwhile
     plan = plan_for(host)
     survey(lab, plan)  # sudo notes in the owner's home that it was used once
     lab.exec(host, ["touch", "/run/lab-mark"], check=True)
