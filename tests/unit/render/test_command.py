@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkfleet.spec.command import flag_words, render_argv
@@ -43,6 +43,7 @@ def test_positional_words_come_first_and_flags_keep_their_order() -> None:
     assert argv == ["serve", "/model", "--zeta", "1", "--alpha", "--mid", "a", "b"]
 
 
+@settings(deadline=None)  # other jobs may hold the machine
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | WORDS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkfleet.render import compose_file
@@ -28,6 +28,7 @@ def engine(plan: ServicePlan) -> dict[str, Any]:
     return part
 
 
+@settings(deadline=None)  # other jobs may hold the machine
 @given(st.lists(TEXT | NASTY), st.dictionaries(st.sampled_from(["A", "B_1"]), TEXT | NASTY))
 def test_every_argument_and_variable_arrives_unchanged(
     words: list[str], env: dict[str, str]

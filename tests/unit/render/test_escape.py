@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkfleet import escape
@@ -16,9 +16,11 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 NASTY = st.text(st.sampled_from("$%{}\"'\\ #:-@!~,a=\t\u2028é😀"))
 ONE_LINE = (TEXT | NASTY).filter(lambda text: not escape.holds_control(text))
 
+at_its_own_pace = settings(deadline=None)  # other jobs may hold the machine
 every_text = given(TEXT | NASTY)
 
 
+@at_its_own_pace
 @every_text
 @example("$")
 @example("$$")
@@ -34,6 +36,7 @@ def test_compose_reads_every_text_back(text: str) -> None:
     assert len(document.splitlines()) == 2  # no scalar spills over its line
 
 
+@at_its_own_pace
 @given(st.lists(ONE_LINE))
 @example(["$HOME", "${X}", "%n", "%%", "a b", "", '"', "'", "\\", "\\n", "#", ";"])
 def test_systemd_reads_every_word_back(words: list[str]) -> None:
@@ -47,6 +50,7 @@ def test_a_unit_is_not_given_what_it_cannot_hold(text: str) -> None:
         escape.unit_words([text])
 
 
+@at_its_own_pace
 @every_text
 @example("100 %\nExecStart=/bin/sh \\")
 def test_a_description_stays_one_line_and_expands_nothing(text: str) -> None:
