@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -223,17 +224,25 @@ class Store:
 
 
 def write_noise(path: Path, size: int, *, seed: int) -> None:
-    """Write a valid safetensors file of about `size` bytes whose one tensor is seeded noise."""
-    header = json.dumps({"noise": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
-    encoded = header.encode() + b" " * (-len(header) % 8)
+    """Write a safetensors file of one tensor of `size` bytes."""
+    write_safetensors(path, {"noise": size}, seed=seed)
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, int], *, seed: int) -> None:
+    """Write a valid safetensors file of seeded noise: names of tensors and their bytes."""
+    header, at = {}, 0
+    for name, size in tensors.items():
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
     noise = random.Random(seed)
     with path.open("wb") as stream:
         stream.write(len(encoded).to_bytes(8, "little") + encoded)
-        left = size
-        while left:
-            block = noise.randbytes(min(_BLOCK, left))
+        while at:
+            block = noise.randbytes(min(_BLOCK, at))
             stream.write(block)
-            left -= len(block)
+            at -= len(block)
 
 
 def _load(raw: dict[str, Any]) -> Repo:
