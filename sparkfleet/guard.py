@@ -12,11 +12,13 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from pyinfra.api import connectors
 from pyinfra.api.exceptions import InventoryError, PyinfraError
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
@@ -42,6 +44,7 @@ def guard() -> None:
     if context is None:  # imported by something that is not the pyinfra command
         return
     signal.signal(signal.SIGINT, _interrupted)
+    _look_for_connectors_once()
     options = context.params
     try:
         _guard(options)
@@ -49,6 +52,17 @@ def guard() -> None:
         refuse(f"{options['inventory']}: {error}")
     except (SpecError, PyinfraError) as error:
         refuse(str(error))
+
+
+def _look_for_connectors_once() -> None:
+    """Let pyinfra remember which connectors are installed.
+
+    It reads the metadata of every installed package, 10 ms, some 24 times in a run of three hosts
+    and twice more for each further host; the answer can't change within a run.
+    """
+    find = getattr(connectors, "entry_points", None)
+    if find is not None:
+        setattr(connectors, "entry_points", cache(find))  # noqa: B010 (mypy: not ours to assign)
 
 
 def refuse(sentences: str) -> NoReturn:
