@@ -15,7 +15,8 @@ T = TypeVar("T")
 class Known(BaseModel):
     """Base of every section: frozen; keys of a newer survey are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # Deferred: the whole answer builds one validator, not one for each section as well.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Unknown(Known):

@@ -41,7 +41,8 @@ UTILIZATION = "${utilization}"
 class Model(BaseModel):
     """Base of every model: strict types, no unknown keys, frozen."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    # Deferred: only the models that a run reads into build a validator, not each of their parts.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Sourced(Model):
