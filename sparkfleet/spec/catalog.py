@@ -38,7 +38,7 @@ class Common(Model):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Catalog:
     """Everything that an inventory can name."""
 
@@ -46,6 +46,9 @@ class Catalog:
     hardware: Mapping[str, HardwareProfile]
     common_rules: tuple[Rule, ...] = ()
     """Rules of every recipe (recipes/_common.yaml)."""
+
+    def __repr__(self) -> str:
+        return f"Catalog(recipes={sorted(self.recipes)}, hardware={sorted(self.hardware)})"
 
 
 def load_catalog(*directories: Path | str) -> Catalog:

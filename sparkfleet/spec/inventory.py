@@ -158,11 +158,17 @@ def parse_host(
     if not shown_flat and (flat or single is not None):
         mixed = [*flat, *(["service"] if single is not None else [])]
         raise SpecError(
-            f"Host {name}: it has services (value {quoted(list(own['services'] or []))}) and also "
-            f"{', '.join(mixed)} beside it. A host has either one service written flat or several "
+            f"Host {name}: {', '.join(mixed)} stands beside services (value "
+            f"{quoted(own['services'])}). A host has either one service written flat or several "
             f"under services; move {', '.join(mixed)} into one of the services.",
             host=name,
             key=mixed[0],
+        )
+    if single is not None and not isinstance(single, str):
+        raise SpecError(
+            f"Host {name}: service is {quoted(single)}, but must be a name; leave it out for llm.",
+            host=name,
+            key="service",
         )
     if shown_flat:
         own["services"] = {"llm" if single is None else single: flat}

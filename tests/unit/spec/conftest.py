@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from sparkfleet.spec.catalog import Catalog, load_catalog
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.inventory import parse_host
 from sparkfleet.spec.plan import ServicePlan
 from sparkfleet.spec.resolve import resolve
+
+# A busy machine must not fail a test of arithmetic.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 PROJECT = Path(__file__).resolve().parents[3]
 A = "qwen36-35b-heretic"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sparkfleet.spec.catalog import Catalog
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.inventory import parse_fleet, parse_host
+from sparkfleet.spec.inventory import SERVICE_KEYS, HostSpec, parse_fleet, parse_host
+from sparkfleet.spec.resolve import resolve
 
 TWO = {"a": {"recipe": "r"}, "b": {"recipe": "r"}}
 
@@ -30,7 +35,7 @@ TWO = {"a": {"recipe": "r"}, "b": {"recipe": "r"}}
         ({"recipe": "r", "port": 8000.5}, "port", ["8000.5", "whole number"]),
         ({"recipe": "r", "auth": "nokey"}, "auth", ['"nokey"', "'key' or 'none'"]),
         ({}, "recipe", ["recipe is missing"]),
-        ({"recipe": "r", "services": TWO}, "recipe", ["services", "beside it"]),
+        ({"recipe": "r", "services": TWO}, "recipe", ["services", "beside services"]),
         ({"services": TWO}, "services.b.port", ["8000", "service a has already"]),
         ({"services": {}}, "services", ["{}"]),
         ({"services": {"A b": {"recipe": "r"}}}, "services.A b", ["lower-case"]),
@@ -88,3 +93,25 @@ def test_one_box_under_two_names() -> None:
              "h2": {"recipe": "r", "ssh_hostname": "10.0.0.1"}}  # fmt: skip
     with pytest.raises(SpecError, match="h1 and h2 are the same box"):
         parse_fleet(fleet)
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+KEYS = st.sampled_from([*HostSpec.model_fields, *SERVICE_KEYS, "service", "sevice"])
+
+
+@given(data=st.dictionaries(KEYS, JUNK, max_size=5), sane=st.booleans())
+def test_anything_is_read_or_refused_in_words(
+    data: dict[str, Any], sane: bool, catalog: Catalog
+) -> None:
+    data.pop("name", None)
+    if sane:
+        data["recipe"] = "qwen36-35b-heretic"
+    try:
+        resolve(parse_host("h1", data), catalog, None)
+    except SpecError as error:
+        for part in error.errors:
+            assert re.match(r"Host h1\b", str(part)) and part.host == "h1" and part.key
