@@ -91,8 +91,10 @@ def follow(
             if answer.status is not None:
                 yield _done_event(answer.errors)
                 return
+            yield _log_event(f"The connection was lost: {answer.errors}. The step goes on there.")
             if not connector.reconnect(deadline=min(deadline, time.monotonic() + LOST_SECONDS)):
                 return
+            yield _log_event("Reached again.")
             continue
         news = json.loads(answer.text)
         offset = news["offset"]
@@ -100,6 +102,10 @@ def follow(
             yield event
             if event["event"] == "done":
                 return
+
+
+def _log_event(text: str) -> dict[str, Any]:
+    return {"event": "log", "text": text}
 
 
 def _done_event(why: str) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""A release that does not come to serve: told by its telling line, and the old one is back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lab.faults.kit import Box, boot
+
+pytestmark = pytest.mark.lab
+
+BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "crash": (
+        {"tag": "crash"},
+        (
+            "The engine died while it booted",
+            "Something else on the box holds the memory that this service wants.",
+            "less than desired GPU memory utilization",
+            "Next: Free it, or choose the preset shared",
+        ),
+    ),
+    "exit0": ({"tag": "exit0"}, ("The engine died while it booted", "exit status 0")),
+    "never-ready": (
+        {"tag": "never-ready", "boot": boot(0.1)},
+        ("The engine was not ready within 0.1 minutes.", "It had reached"),
+    ),
+    "wrong-answer": (
+        {"tag": "wrong-answer"},
+        ("The proof arithmetic failed", "does not contain", "391"),
+    ),
+    "missing-name": ({"tag": "missing-name"}, ("The proof names failed", "two")),
+    "still-counters": ({"tag": "still-counters"}, ("The proof drafts failed",)),
+    "forbidden-log": (
+        {"tag": "forbidden-log"},
+        ("The proof log failed", "not found in params_dict", "Weights skipped"),
+    ),
+    "mute": ({"tag": "mute"}, ("The proof arithmetic failed", "within 4 s")),
+    "wrong-version": ({"tag": "wrong-version"}, ("The proof version failed", "2.0.0")),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_release_is_told_and_the_old_one_is_back(box: Box, name: str) -> None:
+    changes, told = BAD[name]
+    before = box.current()
+    run = box.fails(
+        f"Release {before} runs again and is proven.", *told, version="2.0.0", **changes
+    )
+    assert "FAILED, previous release proven" in run.out
+    assert box.current() == before
+    box.serves()
+    assert "nothing changed" in box.works().out, "what the inventory said before is in place"
