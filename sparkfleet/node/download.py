@@ -28,6 +28,7 @@ from sparkfleet.node.faults import Fault
 from sparkfleet.node.fetch_faults import disk_fault, refusal
 from sparkfleet.node.modeldir import File, ModelDir
 from sparkfleet.node.partfile import Overrun, PartFile
+from sparkfleet.node.reuse import link_from_other_commits
 from sparkfleet.node.transfer import Hub, Lost, Refused, Tally
 
 #: Files under way at once: more do not fill a line better, and each needs its own buffers.
@@ -86,7 +87,7 @@ class Download:
             model.partial.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not self.verify:
                 model.load()
-            for line in model.clear_orphans():
+            for line in (*model.clear_orphans(), *link_from_other_commits(model)):
                 self.events.log(line)
             wanted += [(model, file) for file in model.missing()]
         self.tally.total = sum(file.size for _, file in wanted)
@@ -170,7 +171,8 @@ class Download:
 
         verdict = model.check_present(file, seen)
         if verdict == "ok":
-            model.target(file).chmod(0o644)
+            if model.target(file).stat().st_nlink == 1:  # else it is the owner's own file, too
+                model.target(file).chmod(0o644)
             model.accept(file)
             return
         self.tally.seen(-read)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -385,6 +386,28 @@ def test_strange_weights_are_pointed_at(box: Box) -> None:
     box.dir.mkdir(parents=True)
     (box.dir / "model-00001-of-00009.safetensors").write_bytes(b"old")
     assert "model-00001-of-00009.safetensors" in box.run().log
+
+
+def test_a_commit_that_changes_a_readme_does_not_fetch_the_weights_again(box: Box) -> None:
+    box.run()
+    other = "f" * 40
+    files = {**FILES, "README.md": b"new words"}
+    box.hub.repos["o/m"] = Repo(files)
+    model = {**box.model(files), "commit": other, "dir": str(box.dir.parent / other)}
+    box.hub.requests.clear()
+    outcome = box.run(model)
+    fetched = [get[1] for get in box.hub.requests]
+    assert all(path.endswith("README.md") for path in fetched) and fetched
+    assert outcome.code == "hub-404", (
+        "the stand-in knows one commit only, which is beside the point"
+    )
+    new = box.dir.parent / other / "model.safetensors"
+    assert new.samefile(box.dir / "model.safetensors")
+    (box.dir / "sub/config.json").write_bytes(b"{ 'b': }")  # touched since: no longer vouched for
+    new.parent.joinpath("sub/config.json").unlink()
+    shutil.rmtree(box.models_dir / ".partial")
+    box.run(model)
+    assert not new.parent.joinpath("sub/config.json").exists()
 
 
 def safetensors(*names: str) -> bytes:
