@@ -21,7 +21,7 @@ test-full: lint unit lab-install ## every case on every engine
 	$(BIN)/pytest -m lab tests/lab
 
 unit: venv ## under a minute, no root, no lab
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest -n auto tests/unit
 
 lint: venv ## style and types
 	$(BIN)/ruff check .

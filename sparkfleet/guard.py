@@ -27,8 +27,7 @@ from pyinfra_cli.util import parse_cli_arg
 
 from sparkfleet.fleet import GROUP, begin
 from sparkfleet.spec.errors import SpecError
-
-SIZE_KEYS = {"preset", "utilization", "reserve_gib"}
+from sparkfleet.spec.inventory import overlay
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
@@ -203,22 +202,14 @@ def _load_inventory(options: Mapping[str, Any], data: dict[str, Any]) -> Invento
 
 def _data_of(inventory: Inventory, name: str) -> dict[str, Any]:
     host = inventory.get_host(name)
-    return merge(
-        inventory.get_data(), host.group_data, host.host_data, inventory.get_override_data()
-    )
-
-
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers of a host's data as one, a later layer first, as pyinfra has it.
-
-    preset, utilization and reserve_gib are three ways to say one thing: a layer that says it takes
-    away what the layers below it said in another way.
-    """
     merged: dict[str, Any] = {}
-    for layer in layers:
-        if SIZE_KEYS & layer.keys():
-            merged = {key: value for key, value in merged.items() if key not in SIZE_KEYS}
-        merged.update(layer)
+    for layer in (
+        inventory.get_data(),
+        host.group_data,
+        host.host_data,
+        inventory.get_override_data(),
+    ):
+        merged = overlay(merged, layer)
     return merged
 
 

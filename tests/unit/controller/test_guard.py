@@ -6,10 +6,12 @@ Each case runs the real `pyinfra` command in the project's directory, as an owne
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyinfra.api.exceptions import InventoryError
 
-from sparkfleet.guard import merge
+from sparkfleet.inventory import fleet
 
 PROJECT = Path(__file__).resolve().parents[3]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
@@ -76,26 +78,60 @@ def test_a_switch_that_is_no_truth_value() -> None:
     assert "partial" in said and "perhaps" in said
 
 
+def test_every_fault_of_every_host_is_told_at_once(tmp_path: Path) -> None:
+    """A row: what is written of a host, and words that its sentence must hold."""
+    faults = {
+        "misspelt": ({"prest": "shared"}, "Did you mean preset"),
+        "empty": ({"utilization": ""}, "utilization"),
+        "quoted": ({"utilization": "0.85"}, '"0.85"'),
+        "above-one": ({"utilization": 1.2}, "1.2"),
+        "two-on-a-port": (
+            {"services": {"one": {"utilization": 0.4}, "two": {"utilization": 0.3}}},
+            "8000",
+        ),
+    }
+    inventory = tmp_path / "mine.py"
+    rows = [(name, data) for name, (data, _) in faults.items()]
+    inventory.write_text(FLEET.format(f"*{rows!r}"))
+    said = refused("-y", str(inventory), "deploy.py")
+    for name, (_, words) in faults.items():
+        lines = [line for line in said.splitlines() if name in line]
+        assert any(words in line for line in lines), (name, words, said)
+
+
+def test_faults_against_the_recipes_are_told_at_once(tmp_path: Path) -> None:
+    faults = {
+        "above-cap": ({"utilization": 0.95}, "0.88"),
+        "no-recipe": ({"recipe": "nope"}, "nope"),
+        "no-preset": ({"preset": "nope"}, "nope"),
+    }
+    inventory = tmp_path / "mine.py"
+    rows = [(name, data) for name, (data, _) in faults.items()]
+    inventory.write_text(FLEET.format(f"*{rows!r}"))
+    said = refused("-y", str(inventory), "deploy.py")
+    for name, (_, words) in faults.items():
+        lines = [line for line in said.splitlines() if name in line]
+        assert any(words in line for line in lines), (name, words, said)
+
+
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        pytest.param('"a", "a"', "stands twice", id="duplicate host"),
-        pytest.param('("a", {"prest": "shared"})', "Did you mean preset", id="misspelt key"),
-        pytest.param('("a", {"utilization": ""})', "utilization", id="empty utilization"),
-        pytest.param('("a", {"utilization": "0.85"})', '"0.85"', id="utilization in quotes"),
-        pytest.param('("a", {"utilization": 1.2})', "1.2", id="utilization above 1"),
-        pytest.param('("a", {"utilization": 0.95})', "0.88", id="above the recipe's cap"),
-        pytest.param('("a", {"recipe": "nope"})', "nope", id="unknown recipe"),
-        pytest.param('("a", {"preset": "nope"})', "nope", id="unknown preset"),
-        pytest.param('"a b"', "no host name", id="name with a space"),
-        pytest.param("", "no hosts", id="no host at all"),
+        pytest.param(("a", "a"), "stands twice", id="twice"),
+        pytest.param(("a b",), "no host name", id="a name with a space"),
+        pytest.param((("a", "preset"),), "is no host", id="data that is no dictionary"),
+        pytest.param((), "no hosts", id="none"),
     ],
 )
-def test_inventory_faults(tmp_path: Path, hosts: str, said: str) -> None:
+def test_a_fleet_that_is_none(hosts: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(InventoryError, match=said):
+        fleet(*hosts)
+
+
+def test_a_host_that_stands_twice_ends_the_command(tmp_path: Path) -> None:
     inventory = tmp_path / "mine.py"
-    inventory.write_text(FLEET.format(hosts))
-    answer = refused("-y", str(inventory), "deploy.py")
-    assert said in answer
+    inventory.write_text(FLEET.format('"a", "a"'))
+    assert "stands twice" in refused("-y", str(inventory), "deploy.py")
 
 
 def test_missing_group(tmp_path: Path) -> None:
@@ -108,9 +144,3 @@ def test_an_inventory_that_is_no_python(tmp_path: Path) -> None:
     inventory = tmp_path / "mine.py"
     inventory.write_text("sparks = [\n")
     assert "cannot be read: SyntaxError" in refused("-y", str(inventory), "deploy.py")
-
-
-def test_a_size_on_the_host_takes_the_place_of_the_group_s_preset() -> None:
-    group, host = {"preset": "alone", "port": 8000}, {"utilization": 0.7}
-    assert merge(group, host) == {"port": 8000, "utilization": 0.7}
-    assert merge(group, {"port": 9000}) == {"preset": "alone", "port": 9000}
