@@ -20,6 +20,8 @@ class ModelDate:
     """Day of the pinned commit; None until locked, or where the hub does not say."""
     not_before: datetime.date | None
     """The recipe's floor."""
+    pinned: bool = False
+    """Whether the lock has a commit, so that a date could be known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,11 @@ def _pair(rule: Rule, scene: Scene) -> Found:
 def _not_before(rule: Rule, scene: Scene) -> Found:
     role = rule.subject.partition(":")[2]
     model = scene.models.get(role)
-    if model is None or model.not_before is None or model.date is None:
+    if model is None or model.not_before is None:
         return None
+    if model.date is None:
+        what = f"the date of the pinned commit of {spoken(rule.subject)} is not known"
+        return Broken(rule, what, "unknown") if model.pinned else None
     if model.date >= model.not_before:
         return None
     return (

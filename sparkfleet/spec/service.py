@@ -71,7 +71,11 @@ class ServiceResolver:
             entrypoint=recipe.image.entrypoint,
             utilization=memory.utilization,
             models={
-                role: ModelDate(commit_day(locked, role, model.repo), model.not_before)
+                role: ModelDate(
+                    commit_day(locked, role, model.repo),
+                    model.not_before,
+                    pinned=locked is not None and role in locked.models,
+                )
                 for role, model in recipe.models.items()
             },
         )

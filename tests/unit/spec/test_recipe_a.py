@@ -167,6 +167,8 @@ def test_the_locks_commits_and_dates(catalog: Catalog) -> None:
     assert plan.image.digest == catalog.recipes["qwen36-35b-heretic"].image.digest
     with pytest.raises(SpecError, match="Rule weights-date"):
         resolve(host, catalog, _lock("2026-06-17T23:59:00Z"))
+    unsaid = resolve(host, catalog, _lock("unknown")).findings
+    assert [(row.level, row.check) for row in unsaid] == [("unknown", "weights-date")]
 
 
 def test_proofs_are_bounded_and_whole(serve: Serve) -> None:
