@@ -1,0 +1,1 @@
+"""Measurements beside other tools, on the simulated lab. Nothing in the product imports this."""
