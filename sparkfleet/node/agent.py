@@ -186,11 +186,10 @@ class Watch:
         self.boot, self.run = None, ""
         unit = self.means.systemd.show(release.unit)
         phase, why = absence(unit, gone)
-        if phase and (phase != state.phase or state.phase != "down"):
-            # The switch's own words on why it is down or failed say more than that it is.
-            keep = state.phase in ("down", "failed") and phase in ("stopped", "down")
-            if not keep:
-                self._become(state, phase, why)
+        # The switch's own words on why it is down or failed say more than that it is.
+        said = {"stopped": ("down", "failed"), "down": ("down",)}.get(phase, ())
+        if state.phase not in said:
+            self._become(state, phase, why)
         return SOON if unit.active in ("active", "activating") else SELDOM
 
     def _settle(self) -> float:
@@ -217,7 +216,7 @@ class Watch:
 
 
 def absence(unit: Unit, gone: Container | None) -> tuple[str, str]:
-    """Phase and reason of a service without a running container; no phase while it may start."""
+    """Phase and reason of a service without a running container."""
     how = f" The engine ended with {gone.ending()}." if gone else ""
     if unit.gave_up:
         return "down", f"The unit is {unit.words()}.{how}"
@@ -225,7 +224,7 @@ def absence(unit: Unit, gone: Container | None) -> tuple[str, str]:
         return ("down" if unit.enabled else "stopped"), f"The unit is not running.{how}"
     if unit.sub == "auto-restart":
         return "booting", f"It will be started again.{how}"
-    return "", ""
+    return "booting", "Its container is about to start."
 
 
 def serve(root: Path, means: Means, stop: threading.Event, say: Callable[[str], None]) -> None:

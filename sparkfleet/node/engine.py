@@ -6,7 +6,8 @@
 `run` takes the release under trial where there is one, else `current`; refuses where a start can't
 succeed; clears what an earlier run left; then runs Docker Compose until the engine ends. It stays
 in front of Compose rather than becoming it: so a stop goes through Docker's own API, ends with
-status 0, and an engine that dies is named in the journal.
+status 0, and an engine that dies is named in the journal. And of two services of one box the second
+waits until the first is ready: an engine that boots beside another misreads the memory it may use.
 """
 
 from __future__ import annotations
@@ -16,21 +17,26 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
+from sparkfleet.node import wire
+from sparkfleet.node.disk import Busy, hold_lock
 from sparkfleet.node.docker import Docker, DockerApi, DockerError
 from sparkfleet.node.faults import CONFIG, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
 from sparkfleet.node.ports import holder, is_local
+from sparkfleet.node.probe import alive
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 PROJECT = "com.docker.compose.project"
+UP = ("up", "--abort-on-container-exit", "--no-color", "--no-log-prefix", "--no-build")
 
 
 class Stopped(Exception):
@@ -113,12 +119,13 @@ def run(service: Service, docker: DockerApi, say: Callable[[str], None]) -> int:
         try:
             release = to_run(service)
             clear_way(release, docker)
-            if release.drop_page_cache:
-                drop_caches(say)
-            say(f"Starting release {release.hash} of {service.name} ({release.image}).")
-            up = ["up", "--abort-on-container-exit", "--no-color", "--no-log-prefix", "--no-build"]
-            # A session of its own: a stop goes to the engine through Docker, not to Compose.
-            child = subprocess.Popen([*compose(release), *up], start_new_session=True)
+            with _alone(service, release, say):
+                if release.drop_page_cache:
+                    drop_caches(say)
+                say(f"Starting release {release.hash} of {service.name} ({release.image}).")
+                # A session of its own: a stop goes to the engine through Docker, not to Compose.
+                child = subprocess.Popen([*compose(release), *UP], start_new_session=True)
+                _until_ready(child, release)
             code = child.wait()
         except Stopped:
             if release is None or child is None:
@@ -129,6 +136,33 @@ def run(service: Service, docker: DockerApi, say: Callable[[str], None]) -> int:
             return OK
     say(f"{_ending(release, docker)} Compose ended with status {code}.")
     return FAILED
+
+
+@contextmanager
+def _alone(service: Service, release: Release, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the box's one place to boot, after waiting for it as long as a boot may take."""
+    with ExitStack() as stack:
+        lock = service.run / "boot.lock"
+        try:
+            stack.enter_context(hold_lock(lock))
+        except Busy:
+            say("Another service of this host boots; waiting until it is ready.")
+            with suppress(Busy):
+                stack.enter_context(hold_lock(lock, patience=release.boot_timeout))
+        yield
+
+
+def _until_ready(child: subprocess.Popen[bytes], release: Release) -> None:
+    """Return when the engine is ready, has ended, or takes longer than it may."""
+    target = wire.Target.of(str(release.probe["url"]))
+    until = time.monotonic() + release.boot_timeout
+    while time.monotonic() < until:
+        with suppress(wire.WireError):
+            if alive(target, 2.0) == 200:
+                return
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(2.0)
+            return
 
 
 def _ending(release: Release, docker: DockerApi) -> str:
