@@ -34,19 +34,27 @@ def missing_pins(lock: Lock, plans: Mapping[str, HostPlan]) -> dict[str, Service
 def fill_lock(lock: Lock, plans: Mapping[str, HostPlan], inventory: Inventory) -> Lock:
     """The lock with every pin that the plans want; the same object when nothing was missing.
 
-    Raises SpecError when the hub or a registry can't say.
+    Raises one SpecError with every recipe for which the hub or a registry can't say.
     """
     missing = missing_pins(lock, plans)
     if missing:  # a fifth of a run's start-up, needed by first runs only
         from sparkfleet.hub import Hub, lock_recipe
+    errors = []
     for key, service in missing.items():
         hub = Hub(plans[service.host].spec.hub_endpoint)
-        pinned = lock_recipe(service.recipe, service.image, hub)
-        if pinned.image.digest is None:
-            connector = inventory.get_host(service.host).connector
-            assert isinstance(connector, SparkConnector)
-            pinned = pinned.with_digest(registry_digest(connector, service.image))
-        lock = lock.with_recipe(key, pinned)
+        try:
+            pinned = lock_recipe(service.recipe, service.image, hub)
+            if pinned.image.digest is None:
+                connector = inventory.get_host(service.host).connector
+                assert isinstance(connector, SparkConnector)
+                pinned = pinned.with_digest(registry_digest(connector, service.image))
+        except SpecError as error:
+            sentence = f"Recipe {service.recipe.name} could not be pinned. {error}"
+            errors.append(SpecError(sentence, host=service.host, key=error.key))
+        else:
+            lock = lock.with_recipe(key, pinned)
+    if errors:
+        raise SpecError.gather(errors)
     return lock
 
 
@@ -58,7 +66,8 @@ def registry_digest(connector: SparkConnector, image: ImageRef) -> str:
     answer = connector.run(command, stdin=source, timeout=60)
     if not answer.ok:
         raise SpecError(
-            f"Host {host} could not be asked which digest {image.reference} has: {answer.errors}"
+            f"{host} could not be asked which digest {image.reference} has now: {answer.errors}. "
+            "See whether Docker answers there, then run the same command again."
         )
     said = json.loads(answer.text)
     if "digest" in said:
@@ -72,7 +81,7 @@ def registry_digest(connector: SparkConnector, image: ImageRef) -> str:
         said["status"], "Look at the registry and the host's network, then try again."
     )
     raise SpecError(
-        f"The image {image.reference} could not be pinned, asked from {host}: "
-        f"{str(said['error']).strip()}. {next_step}",
+        f"{host} can't say which digest {image.reference} has now: "
+        f"{str(said['error']).strip().rstrip('.')}. {next_step}",
         key="image",
     )

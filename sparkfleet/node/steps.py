@@ -148,7 +148,7 @@ class Steps:
         container = self.container()
         if container is not None and container.running:
             self._begun = container.started_at
-        with self.timed("boot", f"booting, which may take {release.boot_timeout / 60:g} minutes"):
+        with self.timed("boot", f"booting, {release.boot_timeout / 60:g} min at most"):
             watch = BootWatch(
                 release,
                 self._means.docker,

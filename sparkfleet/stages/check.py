@@ -50,7 +50,7 @@ def _check(fleet: Fleet) -> None:
             failed = failed_hosts(fleet)
     except SpecError as error:
         show_findings(console, fleet)
-        stop(str(error))
+        stop(f"{error}\nNothing was changed.")
     show_findings(console, fleet)
     _stop_or_leave_out(fleet, failed)
     for name, plan in fleet.plans.items():

@@ -7,7 +7,6 @@ runs: the one that fails and the one after it, which must carry on.
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import signal
@@ -24,87 +23,11 @@ from lab.api import Lab
 from lab.hub.faults import Fault, Kind
 from lab.hub.server import Hub
 from tests.lab.conftest import BIN, PROJECT, Fleet, Run
+from tests.lab.faults.recipe import ARITHMETIC, HARDWARE, recipe
 from tests.lab.observe import ask, key_of, state
 from tests.lab.waiting import eventually
 
-STANDIN = os.environ.get("SPARKFLEET_TEST_STANDIN", "sparkfleet/standin")
-"""Repository of the stand-in engine; its tags are its faults (lab/engine/standin/README.md)."""
-
-MODEL, DRAFTER = "lab/big-1", "lab/big-2"
-"""What is served: noise, which is all that a stand-in needs."""
-
-ROOT, SPYING = "/var/lib/sparkfleet", "/run/lab-spy"
-
-
-HARDWARE = {
-    "name": "gb10-lab",
-    "inherits": "gb10",
-    "description": "A Spark but for the architecture, so no check is softened.",
-    "arch": platform.machine(),
-    "sources": ["lab"],
-}
-
-
-def recipe(registry: str, **changes: Any) -> dict[str, Any]:
-    """The recipe `standin`, as YAML has it; a change replaces a key at the top.
-
-    `tag` and `version` are the image's, `repository` its name; `model` is the model's repository.
-    """
-    said = {"tag": "1", "version": "1.0.0", "repository": STANDIN, "model": MODEL} | changes
-    changed = {key: said[key] for key in changes if key not in IMAGE_OR_MODEL}
-    image = {key: said[key] for key in ("tag", "version")}
-    model = {"repo": said["model"], "mount": "/model", "source": "lab"}
-    drafter = {"repo": DRAFTER, "mount": "/drafter", "source": "lab"}
-    return {
-        "name": "standin",
-        "title": "The stand-in engine",
-        "description": "Plays faults.",
-        "sources": ["lab"],
-        "hardware": ["gb10"],
-        "image": image
-        | {"repository": f"{registry}/{said['repository']}", "entrypoint": ["vllm"]}
-        | {"source": "lab"},
-        "models": {"model": model, "drafter": drafter},
-        "container": "standin",
-        "command": {
-            "positional": ["serve", "/model"],
-            "flags": {
-                "served-model-name": ["one", "two"],
-                "port": 8000,
-                "gpu-memory-utilization": "${utilization}",
-                "speculative-config": {"method": "draft_model", "model": "/drafter"},
-            },
-            "source": "lab",
-        },
-        "common_additions": ["drain", "guard"],
-        "presets": {"alone": 0.85, "shared": 0.7},
-        "max_utilization": {"value": 0.88, "reason": "as on a Spark", "source": "lab"},
-        "disk_gib": 1,
-        "boot": boot(1),
-        "logs": {"forbidden": [{"text": "not found in params_dict", "reason": "Weights skipped"}]},
-        "names": ["one", "two"],
-        "drafts": True,
-        "proofs": [ARITHMETIC],
-        "proof_timeout": 4,
-    } | changed
-
-
-IMAGE_OR_MODEL = ("tag", "version", "repository", "model")
-
-ARITHMETIC = {
-    "name": "arithmetic",
-    "model": "one",
-    "kind": "chat",
-    "messages": [{"role": "user", "content": "What is 17 × 23?"}],
-    "params": {"max_tokens": 256, "temperature": 0},
-    "expect": {"contains": "391"},
-}
-
-
-def boot(seconds: float) -> dict[str, Any]:
-    """Boot times of a recipe whose start has failed after so many minutes."""
-    usual = {"first_minutes": [0, 1], "warm_minutes": [0, 1], "source": "lab"}
-    return {"timeout_minutes": seconds, **usual}
+ROOT = "/var/lib/sparkfleet"
 
 
 def words(text: str) -> str:
@@ -205,8 +128,17 @@ class Box:
     def fails(self, *told: str, options: tuple[str, ...] = (), **changes: Any) -> Run:
         """A deploy that must fail, saying all of `told`, in sentences."""
         run = self.deploy(*options, **changes)
-        told_well(run, self.host, *told)
+        self.told(run, *told)
         return run
+
+    def told(self, run: Run, *told: str) -> None:
+        """A failed run says what went wrong, and where, why, what to do; and shows no code."""
+        said = words(run.said)
+        assert run.code == 1, (run.code, run.said)
+        assert "Traceback" not in said and 'File "' not in said, run.said
+        for text in (self.host, *told):
+            assert text in said, (text, run.said)
+        assert "nothing changed" not in said
 
     def works(self, **changes: Any) -> Run:
         """A deploy that must succeed."""
@@ -244,6 +176,25 @@ class Box:
         assert answer.status == 200, answer
         return str(found["container"])
 
+    def lock(self) -> str:
+        """The pins, as text."""
+        path = self.fleet.dir / "recipes.lock"
+        return path.read_text() if path.exists() else ""
+
+    def models(self, repo: str) -> str:
+        """Where the host keeps a repository's commits."""
+        return f"{ROOT}/models/{repo.replace('/', '--')}"
+
+    def stamps(self, repo: str) -> list[str]:
+        """The stamps of what counts as staged of a repository."""
+        found = self.sh(f"find {self.models(repo)} -name .sparkfleet-stamp.json 2>/dev/null; true")
+        return found.split()
+
+    def forget(self, repo: str) -> None:
+        """Take a repository, and what was begun of it, off the host."""
+        name = self.models(repo).rpartition("/")[2]
+        self.sh(f"rm -rf {ROOT}/models/{name} {ROOT}/models/.partial/{name}")
+
     def settle(self) -> None:
         """Have the baseline proven, by a run only where it is not."""
         link = self.baseline.get(self.host)
@@ -267,54 +218,3 @@ class Box:
 
     def write(self, path: str, text: str) -> None:
         self.lab.exec(self.host, f"cat > {shlex.quote(path)}", text=text, check=True)
-
-
-def told_well(run: Run, host: str, *told: str) -> None:
-    """A failed run says what went wrong, on which host, why, and what to do, and shows no code."""
-    said = words(run.said)
-    assert run.code == 1, (run.code, run.said)
-    assert "Traceback" not in said and 'File "' not in said, run.said
-    for text in (host, *told):
-        assert text in said, (text, run.said)
-    assert "nothing changed" not in said
-
-
-SPY = f"""
-while [ ! -e {SPYING}/stop ]; do
-  grep -a -l -F -f {SPYING}/secret /proc/[0-9]*/cmdline /proc/[0-9]*/environ
-  docker ps -q | xargs -r docker inspect | grep -F -f {SPYING}/secret
-  sleep 0.05
-done > {SPYING}/found 2>/dev/null
-"""
-
-
-class Spy:
-    """Looks on a host for a secret: in every process all the time, at the end in journal and files.
-
-    The secret itself reaches the host in a file that only root may read.
-    """
-
-    def __init__(self, box: Box, secret: str) -> None:
-        self._box, self._secret = box, secret
-        self.found = ""
-        """Where it was seen."""
-
-    def __enter__(self) -> Spy:
-        box = self._box
-        box.sh(f"rm -rf {SPYING}; install -d -m 700 {SPYING}")
-        box.write(f"{SPYING}/secret", f"{self._secret}\n")
-        box.write(f"{SPYING}/spy.sh", SPY)
-        box.sh(f"systemd-run --quiet --collect --unit=lab-spy sh {SPYING}/spy.sh")
-        self._since = box.sh("date +%s").strip()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        box, pattern = self._box, f"-F -f {SPYING}/secret"
-        box.sh(f"touch {SPYING}/stop")
-        eventually(lambda: "inactive" in box.sh("systemctl is-active lab-spy || true"), 10, "quiet")
-        self.found = box.sh(
-            f"cat {SPYING}/found; journalctl --no-pager --since=@{self._since} | grep {pattern};"
-            f"docker ps -aq | xargs -r -n1 docker logs 2>&1 | grep {pattern};"
-            f"grep -r -l {pattern} /tmp /var/tmp /home /opt /etc /run/sparkfleet {ROOT}; true"
-        )
-        box.sh(f"rm -rf {SPYING}")

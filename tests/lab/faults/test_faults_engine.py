@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.lab.faults.kit import Box, boot
+from tests.lab.faults.kit import Box
+from tests.lab.faults.recipe import boot
 
 pytestmark = pytest.mark.lab
 
@@ -51,3 +52,26 @@ def test_a_bad_release_is_told_and_the_old_one_is_back(box: Box, name: str) -> N
     assert box.current() == before
     box.serves()
     assert "nothing changed" in box.works().out, "what the inventory said before is in place"
+
+
+def test_after_a_bad_host_no_later_one_is_touched(box: Box, sparks: list[str]) -> None:
+    """One host after the other: the first fails and goes back, the second is not begun."""
+    if len(sparks) < 2:
+        pytest.fail("this test wants two hosts")
+    second = Box(box.fleet, sparks[1], box.hub, baseline=box.baseline)
+    second.settle()
+    others: dict[str, dict[str, Any]] = {second.host: {}}
+    box.works(others=others)
+    before = box.current()
+    with second.untouched():
+        run = box.fails(
+            f"Stopped after {box.host}: the hosts after it were not touched.",
+            f"Release {before} runs again and is proven.",
+            tag="wrong-answer",
+            version="2.0.0",
+            others=others,
+        )
+        assert "not begun" in run.out
+        box.serves()
+    box.works(tag="2", version="2.0.0", others=others)
+    assert second.serves() and second.current() == box.current()

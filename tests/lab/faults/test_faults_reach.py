@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.faults.kit import Box, Spy, told_well, trouble
+from tests.lab.faults.kit import Box, trouble
+from tests.lab.faults.spy import Spy
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.lab
@@ -129,7 +130,7 @@ def test_a_sudo_that_asks_is_told_and_a_given_password_works_and_stays_secret(bo
     with box.untouched():
         box.fails("wants a password, and none was given", "--same-sudo-password")
         run = box.deploy("--same-sudo-password", stdin="wrong\n")
-        told_well(run, box.host, "did not accept the password")
+        box.told(run, "did not accept the password")
     with Spy(box, PASSWORD) as spy:
         change = {"tag": "2", "version": "2.0.0"}
         run = box.deploy("--same-sudo-password", stdin=f"{PASSWORD}\n", **change)

@@ -1,0 +1,158 @@
+"""What the check finds stops the run before anything is changed; what it can mend, it mends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from tests.lab.faults.kit import Box
+from tests.lab.faults.recipe import STANDIN
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.lab
+
+
+@contextmanager
+def gpu(lab: Lab, host: str, **changes: Any) -> Iterator[None]:
+    lab.set_gpu(host, **changes)
+    try:
+        yield
+    finally:
+        lab.set_gpu(host)
+
+
+@contextmanager
+def memory(lab: Lab, host: str, available_gib: float) -> Iterator[None]:
+    lab.set_memory(host, available_kib=int(available_gib * 2**20))
+    try:
+        yield
+    finally:
+        lab.set_memory(host)
+
+
+@contextmanager
+def running(lab: Lab, host: str, start: str, stop: str) -> Iterator[None]:
+    lab.exec(host, start, check=True)
+    try:
+        yield
+    finally:
+        lab.exec(host, stop, check=True)
+
+
+def process_on(port: int) -> Callable[[Lab, str], AbstractContextManager[None]]:
+    start = (
+        f"systemd-run --quiet --collect --unit=lab-port python3 -m http.server {port} && "
+        f"until ss -ltn | grep -q :{port}; do sleep 0.1; done"
+    )
+    return lambda lab, host: running(lab, host, start, "systemctl stop lab-port")
+
+
+def stranger(options: str = "") -> Callable[[Lab, str], AbstractContextManager[None]]:
+    """A container of the owner's own."""
+    image = f"$(docker image ls -q --filter reference='*/{STANDIN}' | head -n 1)"
+    start = f"docker run -d --name owners-own {options} --entrypoint sleep {image} infinity"
+    return lambda lab, host: running(lab, host, start, "docker rm -f owners-own")
+
+
+Condition = Callable[[Lab, str], AbstractContextManager[None]]
+
+REFUSED: dict[str, tuple[Condition, dict[str, Any], tuple[str, ...]]] = {
+    "h200": (
+        lambda lab, host: gpu(lab, host, name="NVIDIA H200", compute_cap="9.0"),
+        {},
+        ("NVIDIA H200 with compute capability 9.0", "gb10-lab has 12.1", "out of the inventory"),
+    ),
+    "torn-driver": (
+        lambda lab, host: gpu(lab, host, state="no-devices"),
+        {},
+        ("No devices were found", "torn the driver from the firmware", "never touches the driver"),
+    ),
+    "old-driver": (
+        lambda lab, host: gpu(lab, host, driver="570.124.06"),
+        {},
+        ("is 570.124.06; 580 or newer is needed", "never touches the driver"),
+    ),
+    "memory-short": (
+        lambda lab, host: memory(lab, host, 10.0),
+        {"preset": "alone"},
+        ("Not enough free memory", "121.7 GiB × 0.85 = 103.4", "available 10.0"),
+    ),
+    "port-of-a-process": (
+        process_on(8001),
+        {"port": 8001},
+        ("Port 8001 on", "is held by process python3", "give service llm another port"),
+    ),
+    "port-of-a-container": (
+        stranger("-p 8001:9"),
+        {"port": 8001},
+        ("Port 8001 on", "is held by container owners-own", "give service llm another port"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_finding_stops_the_run_before_any_change(box: Box, name: str) -> None:
+    condition, data, told = REFUSED[name]
+    with box.untouched():
+        with condition(box.lab, box.host):
+            run = box.on(**data).fails("Nothing was changed", *told)
+            assert "Starting operation" not in run.said
+        assert "nothing changed" in box.works().out
+
+
+def test_a_code_named_gpu_passes(box: Box) -> None:
+    with gpu(box.lab, box.host, name="NVIDIA Graphics Device"):
+        assert "nothing changed" in box.works().out
+
+
+def test_two_names_of_one_box(box: Box, sparks: list[str]) -> None:
+    other = another(box, sparks)
+    here = box.lab.hosts[box.host].address
+    with box.untouched():
+        box.fails(
+            f"{box.host} and {other} are one and the same machine",
+            "Keep one of the names",
+            others={other: {"ssh_hostname": here}},
+        )
+
+
+def another(box: Box, sparks: list[str]) -> str:
+    """A second host's name; the host itself need not be asked."""
+    names: list[str] = [*sparks, *box.lab.hosts]
+    return next(name for name in names if name != box.host)
+
+
+def test_partial_goes_on_with_the_hosts_that_passed(box: Box, sparks: list[str]) -> None:
+    other = another(box, sparks)
+    change: dict[str, Any] = {"tag": "2", "version": "2.0.0", "others": {other: {"ssh_port": 9}}}
+    with box.untouched():
+        box.fails(f"Nothing was changed: {other} failed the checks", "partial=true", **change)
+    run = box.fails(f"{other} ", "left out", options=("--data", "partial=true"), **change)
+    assert box.phase == "proven" and "proven" in run.out
+    assert "nothing changed" in box.works(tag="2", version="2.0.0").out
+
+
+def test_a_missing_toolkit_is_mended_and_other_peoples_containers_are_asked_for(box: Box) -> None:
+    """With the package lock held for a while, as by the nightly upgrade."""
+    box.lab.remove_toolkit(box.host)
+    eventually(lambda: box.phase == "proven", 60, "the engine is back after Docker's restart")
+    with stranger()(box.lab, box.host):
+        with box.untouched():
+            box.fails(
+                "The NVIDIA container toolkit is not installed", "would stop owners-own",
+                "--data restart_docker=true",
+            )  # fmt: skip
+        box.lab.hold_dpkg_lock(box.host, 60)
+        allowed = ("--data", "restart_docker=true")
+        with box.underway(*allowed) as run:
+            run.says("python3 (process", 60)
+            box.lab.release_dpkg_lock(box.host)
+            end = run.end(120)
+    assert end.code == 0, end.said
+    assert box.sh("docker info -f '{{json .Runtimes}}'").count("nvidia")
+    assert "owner.example/asset=rack-7" in box.sh("cat /etc/docker/daemon.json"), "merged"
+    box.serves()

@@ -1,0 +1,65 @@
+"""Engines that die or hang while they serve: back by themselves, within the cap."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pytest
+
+from lab.errors import LabError
+from tests.lab.faults.kit import Box
+from tests.lab.faults.recipe import ARITHMETIC
+from tests.lab.observe import ask, key_of
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.lab
+
+STARTS = 3
+"""Within the window; then the unit stays down (the recipe's `restart.burst`)."""
+
+
+def play(box: Box, fault: str) -> None:
+    """Let the running engine play a fault of the stand-in's."""
+    box.sh(f"docker exec standin sh -c 'echo {fault} > /run/standin-fault'")
+
+
+def test_an_engine_that_ends_with_status_0_comes_back_until_the_cap(box: Box) -> None:
+    """Restarted and proven each time without a run; after the last start it is down, for a run."""
+    box.sh("systemctl restart sparkfleet-llm && systemctl reset-failed sparkfleet-llm")
+    for start in range(STARTS):
+        eventually(lambda: box.phase == "proven" and ours(box), 60, f"proven, start {start + 1}")
+        play(box, "dies-0:0")
+        eventually(lambda: not ours(box), 20, "its death is seen")
+    eventually(lambda: box.phase == "down", 60, "down for good")
+    assert "exit status 0" in box.state["reason"], box.state
+    run = box.works()
+    assert "Start llm" in run.out
+
+
+def ours(box: Box) -> bool:
+    """Whether the container that the state speaks of runs."""
+    container = str(box.state.get("container"))
+    return container in box.sh("docker ps -q --no-trunc")
+
+
+def test_an_engine_that_hangs_is_restarted(box: Box) -> None:
+    change = {"wedge": {"seconds": 6}}
+    box.works(**change)
+    first = box.serves()
+    play(box, "wedges:0")
+    client = threading.Thread(target=asks, args=(box,), daemon=True)
+    client.start()
+    eventually(lambda: box.phase == "proven" and box.state["container"] != first, 90, "restarted")
+    assert box.serves() != first
+    journal = box.sh("journalctl -u sparkfleet-agent --no-pager -n 50")
+    assert "requests run and no token came" in journal and "It is restarted." in journal
+    assert "nothing changed" in box.works(**change).out
+    client.join(10)
+
+
+def asks(box: Box) -> None:
+    """A client whose request hangs until the engine is gone."""
+    with contextlib.suppress(OSError, LabError):
+        body = {"model": "one", "messages": ARITHMETIC["messages"], "max_tokens": 256}
+        ask(box.lab, box.host, "/v1/chat/completions", body, key_of(box.fleet.dir))
