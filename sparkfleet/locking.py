@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.lock import Lock
+from sparkfleet.spec.yamlfile import Loader
 
 HEADER = """\
 # Written by sparkfleet, to be committed: which image, commits and files the recipes mean.
@@ -43,7 +44,7 @@ def read_lock(path: str | Path) -> Lock:
     """
     path = Path(path)
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except FileNotFoundError:
         return Lock()
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
