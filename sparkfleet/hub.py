@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from huggingface_hub import HfApi, ModelInfo, get_token
+from huggingface_hub import HfApi, ModelInfo, get_token, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 from pydantic import ValidationError
@@ -80,9 +80,13 @@ class Hub:
             ),
         )
         commit = str(info.sha)
+        files = tuple(needed_files(info, want))
         closed = bool(info.private or info.gated)
         if closed:  # a gated repository shows its list of files to anyone, the files to few
-            self._ask(want, token, lambda: api.auth_check(want.repo))
+            url = hf_hub_url(
+                want.repo, files[0].path, revision=commit, endpoint=self.endpoint or api.endpoint
+            )
+            self._ask(want, token, lambda: api.get_hf_file_metadata(url=url, timeout=TIMEOUT))
         try:
             return LockedModel(
                 repo=want.repo,
@@ -92,7 +96,7 @@ class Hub:
                 commit=commit,
                 date=self._date(api, want, info),
                 private=closed or token is not None,
-                files=tuple(needed_files(info, want)),
+                files=files,
             )
         except ValidationError as error:
             raise HubError(

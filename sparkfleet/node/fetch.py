@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -83,8 +84,7 @@ class Fetch:
             "same_boot": self._same_boot(),
             "token_file": TOKEN if self.request.get("token_file") else None,
         }
-        with self._token() as token:
-            done = self._contained(inner, token)
+        done = self._contained(inner)
         if not done["ok"]:
             raise Fault(**{k: v for k, v in done["error"].items() if k in _FAULT_KEYS})
         return dict(done["result"])
@@ -161,12 +161,13 @@ class Fetch:
         argv += ["--entrypoint", "python3", self.request["image"]]
         return [*argv, f"{PROGRAMS}/download.py"]
 
-    def _contained(self, inner: dict[str, Any], token: Path | None) -> dict[str, Any]:
+    def _contained(self, inner: dict[str, Any]) -> dict[str, Any]:
         """The `done` of the download."""
         for left in reversed(range(STARTS)):
             try:
                 self.docker.remove(self.container)
-                code, done = self._once(inner, token)
+                with self._token() as token:
+                    code, done = self._once(inner, token)
             except DockerError as error:
                 code, done = 125, None
                 self.tail.append(str(error))
@@ -204,7 +205,10 @@ class Fetch:
             event = _event(line)
             if event is None:
                 self.tail.append(line.strip())
-            elif event["event"] == "done":
+                continue
+            if token:  # read by now: the mount keeps it for the container, the host loses it
+                token.unlink(missing_ok=True)
+            if event["event"] == "done":
                 done = event
             else:
                 self.events.write(event.pop("event"), event)
@@ -225,6 +229,7 @@ def _event(line: str) -> dict[str, Any] | None:
 def main(argv: list[str]) -> int:
     """Do the job of the request file `argv[0]`."""
     path = Path(argv[0])
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # tidy up first
     with Events.for_request(path) as events:
         try:
             request = json.loads(path.read_text(encoding="utf-8"))

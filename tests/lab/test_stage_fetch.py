@@ -12,6 +12,7 @@ import pytest
 
 from lab.api import Lab
 from sparkfleet.hub import Hub
+from sparkfleet.hub_errors import HubError
 from sparkfleet.spec.lock import LockedModel, is_staged, model_dir
 from sparkfleet.spec.recipe import ModelFiles
 
@@ -208,11 +209,18 @@ def test_what_the_hub_does_wrong_is_said_and_the_next_run_carries_on(
 ) -> None:
     fetch.lock("lab/big-5")
     fetch.fault(repo="lab/big-5", **row)
-    error = fetch.run("lab/big-5", tries=1, stall=4).error
+    error = fetch.run("lab/big-5", tries=1, stall=4 if code == "stalled" else 120).error
     assert error["code"] == code and error["what"] and error["next"], error
     assert not fetch.staged("lab/big-5")
     fetch.control("DELETE", "faults")
     assert fetch.run("lab/big-5").result and fetch.staged("lab/big-5")
+
+
+def test_an_account_that_was_not_let_in_is_told_before_any_host_is_asked(fetch: Fetch) -> None:
+    with pytest.raises(HubError, match="Accept its terms") as caught:
+        fetch.lock("lab/gated", token="lab-other-token")
+    assert caught.value.code == "hub-403"
+    assert fetch.lock("lab/gated", token="lab-token").private
 
 
 def test_passing_trouble_passes(fetch: Fetch) -> None:
