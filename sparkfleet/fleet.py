@@ -91,7 +91,8 @@ def begin(name: str, data: Mapping[str, Mapping[str, Any]]) -> Fleet:
     global _current
     specs = parse_fleet(data)
     extra = {spec.catalog: None for spec in specs.values() if spec.catalog}
-    catalog = load_catalog(PROJECT, *extra)
+    served = {service.recipe for spec in specs.values() for service in spec.services.values()}
+    catalog = load_catalog(PROJECT, *extra, only=served)
     locks = {spec.lock for spec in specs.values()}
     if len(locks) > 1:
         raise SpecError(

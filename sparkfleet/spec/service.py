@@ -114,8 +114,8 @@ class ServiceResolver:
             raise self.error(
                 "recipe",
                 f"recipe is {self.spec.recipe}, which no file in recipes/ defines; known are "
-                f"{', '.join(self.catalog.recipes) or 'none'}."
-                f"{near(self.spec.recipe, self.catalog.recipes)}",
+                f"{', '.join(self.catalog.names) or 'none'}."
+                f"{near(self.spec.recipe, self.catalog.names)}",
             )
         if not set(recipe.hardware) & set(self.hardware.lineage):
             raise self.error(

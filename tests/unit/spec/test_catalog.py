@@ -141,3 +141,15 @@ def test_a_second_directory_adds_and_may_not_redefine(copy: Path, tmp_path: Path
     shutil.copy(copy / RECIPE, more / RECIPE)
     with pytest.raises(SpecError, match="defined already in another directory"):
         load_catalog(copy, more)
+
+
+def test_a_recipe_that_is_not_asked_for_is_known_but_not_read(copy: Path) -> None:
+    name = Path(RECIPE).stem
+    (copy / "recipes/draft.yaml").write_text("name: [half")
+    known = load_catalog(copy, only={name, "elsewhere"})
+    assert list(known.recipes) == [name]
+    assert set(known.names) == {name, "draft"}
+    with pytest.raises(SpecError, match=r"draft\.yaml"):
+        load_catalog(copy)
+    with pytest.raises(SpecError, match=r"draft\.yaml"):
+        load_catalog(copy, only={"draft"})
