@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -105,8 +107,18 @@ def main() -> int:
         return 2
     host, port = args.one("host", "0.0.0.0"), int(args.one("port", "8000"))
     log("APIServer", "INFO", "entry.py:140", f"Starting vLLM server on http://{host}:{port}")
-    uvicorn.run(
-        app, host=host, port=port, lifespan="on",
-        timeout_graceful_shutdown=int(float(args.one("shutdown-timeout", "0"))),
-    )  # fmt: skip
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            lifespan="on",
+            timeout_graceful_shutdown=int(float(args.one("shutdown-timeout", "0"))),
+        )
+    )
+    # uvicorn would raise the signal again when it is done; vLLM ends with status 0.
+    server.capture_signals = contextlib.nullcontext
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    server.run()
     return 0
