@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +21,7 @@ from .waiting import eventually
 pytestmark = pytest.mark.lab
 FULL = pytest.mark.full
 
-IMAGE = os.environ.get("STAGE_IMAGE", "sparkfleet/standin:1")
+IMAGE = "sparkfleet/standin:1"
 OWNER = "spark"
 BIG = 60  # megabytes
 
@@ -30,11 +29,11 @@ BIG = 60  # megabytes
 class Fetch:
     """A host that has the engine image, and the lab's hub."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, host: str, image: str = IMAGE) -> None:
         self.lab = lab
-        self.kit = Kit(lab, list(lab.hosts)[-1])
+        self.kit = Kit(lab, host)
         self.kit.install()
-        repository, _, tag = IMAGE.partition(":")
+        repository, _, tag = image.partition(":")
         self.image = f"{lab.registry}/{repository}@{digest_of(lab, repository, tag)}"
         self.kit.run("pull", "pull.py", {"reference": self.image}).result  # noqa: B018
         self.uid, self.gid = self.kit.sh(f"id -u {OWNER}; id -g {OWNER}").split()
@@ -115,8 +114,8 @@ class Fetch:
 
 
 @pytest.fixture
-def fetch(lab: Lab) -> Iterator[Fetch]:
-    fetch = Fetch(lab)
+def fetch(lab: Lab, host: str) -> Iterator[Fetch]:
+    fetch = Fetch(lab, host)
     yield fetch
     fetch.control("DELETE", "faults")
     fetch.kit.remove()
@@ -250,3 +249,15 @@ def test_the_hub_is_down(fetch: Fetch, lab: Lab) -> None:
         lab.start_service("hub")
     assert error["code"] == "unreachable" and "hub_endpoint" in error["next"]
     assert fetch.run("lab/big-5").result
+
+
+@FULL
+@pytest.mark.parametrize("image", ["sparkfleet/engine:0.31.0", "sparkfleet/engine:0.32.0"])
+def test_the_real_engines_clients_fetch_too(lab: Lab, host: str, image: str) -> None:
+    fetch = Fetch(lab, host, image)  # huggingface_hub 1.33 and 2.4
+    try:
+        fetch.fault(kind="short-file", repo="lab/big-5", where="body", after=2_000_000, count=1)
+        assert fetch.run("lab/big-5").result and fetch.staged("lab/big-5")
+    finally:
+        fetch.control("DELETE", "faults")
+        fetch.kit.remove()

@@ -31,8 +31,8 @@ GATE = f"{ROOT}/gate"
 
 
 @pytest.fixture
-def kit(lab: Lab) -> Iterator[Kit]:
-    kit = Kit(lab, list(lab.hosts)[-1])
+def kit(lab: Lab, host: str) -> Iterator[Kit]:
+    kit = Kit(lab, host)
     kit.install()
     lab.write(kit.host, f"{PROGRAMS}/waits.py", PROGRAM)
     yield kit

@@ -17,8 +17,8 @@ NOISE = "stage/noise"
 
 
 @pytest.fixture
-def kit(lab: Lab) -> Iterator[Kit]:
-    kit = Kit(lab, list(lab.hosts)[-1])
+def kit(lab: Lab, host: str) -> Iterator[Kit]:
+    kit = Kit(lab, host)
     kit.install()
     forget(kit)
     yield kit
@@ -82,3 +82,27 @@ def test_a_killed_pull_is_taken_up_by_the_next_run(kit: Kit) -> None:
     unit = "systemctl is-active sparkfleet-job-stage-pull.service || true"
     eventually(lambda: "inactive" in kit.sh(unit), 15, "the end of the killed pull")
     assert kit.run("pull", "pull.py", request).result["digest"] == digest
+
+
+@pytest.mark.full
+def test_the_disk_is_full(kit: Kit) -> None:
+    digest = push_noise(kit.lab, NOISE, "1", 24)
+    reference = f"{kit.lab.registry}/{NOISE}@{digest}"
+    with kit.lab.small_disk(kit.host, "/var/lib/docker", 32, around="docker"):
+        error = pull(kit, reference).error
+    assert error["code"] == "disk-full" and "no space left" in error["why"]
+    assert pull(kit, reference).result
+
+
+@pytest.mark.full
+def test_the_other_image_store_gives_the_same_digest(kit: Kit) -> None:
+    digest = push_noise(kit.lab, NOISE, "1", 24)
+    reference = f"{kit.lab.registry}/{NOISE}@{digest}"
+    kit.lab.use_containerd_store(kit.host)
+    try:
+        outcome = pull(kit, reference)
+        kit.sh(f"docker rmi -f {reference} >/dev/null")
+    finally:
+        kit.lab.use_overlay2_store(kit.host)
+    assert outcome.result["digest"] == digest
+    assert outcome.progress[-1]["done"] >= 24_000_000

@@ -10,16 +10,17 @@ import pytest
 
 from lab.api import Lab
 
-from .stage_kit import Kit, Outcome
+from .stage_kit import Kit, Outcome, digest_of
 
 pytestmark = pytest.mark.lab
 
 DAEMON_JSON = "/etc/docker/daemon.json"
+IMAGE = ("sparkfleet/standin", "1")
 
 
 @pytest.fixture
-def kit(lab: Lab) -> Iterator[Kit]:
-    kit = Kit(lab, list(lab.hosts)[-1])
+def kit(lab: Lab, host: str) -> Iterator[Kit]:
+    kit = Kit(lab, host)
     kit.install()
     before = lab.read(kit.host, DAEMON_JSON)
     yield kit
@@ -62,3 +63,21 @@ def test_a_lock_that_is_not_released_ends_the_wait(kit: Kit, lab: Lab) -> None:
     error = kit.run("toolkit", "toolkit.py", {"restart_docker": True, "lock_wait": 2}).error
     assert error["code"] == "apt-lock" and "python3" in error["what"]
     assert not kit.sh("command -v nvidia-ctk || true")
+
+
+def test_a_strangers_container_is_named_before_anything_is_changed(kit: Kit, lab: Lab) -> None:
+    image = f"{lab.registry}/{IMAGE[0]}@{digest_of(lab, *IMAGE)}"
+    assert kit.run("pull", "pull.py", {"reference": image}).result
+    lab.remove_toolkit(kit.host)
+    kit.sh(f"docker run -d --rm --name stage-stranger --entrypoint sleep {image} 600")
+    try:
+        error = kit.run("toolkit", "toolkit.py", {"restart_docker": False}).error
+        assert error["code"] == "would-stop" and "stage-stranger" in error["what"]
+        assert "restart_docker=true" in error["next"]
+        assert not kit.sh("command -v nvidia-ctk || true")
+        assert kit.sh("docker ps -q --filter name=stage-stranger")
+    finally:
+        kit.sh("docker rm -f stage-stranger")
+    assert kit.run("toolkit", "toolkit.py", {"restart_docker": False}).result["changed"]
+    shown = kit.sh(f"docker run --rm --gpus all --entrypoint nvidia-smi {image} -L")
+    assert "GPU 0" in shown
