@@ -15,7 +15,7 @@ from sparkfleet.node.disk import point_link, remove, write_whole
 from sparkfleet.node.docker import Container, Docker, DockerApi, DockerError
 from sparkfleet.node.engine import PROJECT
 from sparkfleet.node.events import Events
-from sparkfleet.node.failed import Failed, failed, failed_boot
+from sparkfleet.node.failed import Failed, failed, failed_boot, failed_proof
 from sparkfleet.node.faults import Fault
 from sparkfleet.node.layout import RUN, Release, Service, load_release
 from sparkfleet.node.probe import Check, Probe, alive, load, read_key
@@ -89,6 +89,13 @@ class Steps:
         """Whether the service's container runs, and from this release."""
         container = self.container()
         return bool(container and container.running and release_of(container) == release.hash)
+
+    def is_proven(self) -> bool:
+        """Whether the container that runs is the one that the state says was proven."""
+        container = self.container()
+        if container is None or not container.running:
+            return False
+        return self.state.phase == "proven" and self.state.is_of(container.run)
 
     def replace(self, release: Release, *, drain_timeout: float) -> None:
         """Let what runs finish, stop it, and start `release`. Raises Failed."""
@@ -179,9 +186,8 @@ class Steps:
             raise Failed("prove", "The engine died while it was asked.", self._log_tail(release))
         if not result["ok"]:
             self.save("failed", proof=result)
-            last = result["checks"][-1]
-            detail = f"The proof {last['name']} failed: it {last['detail']}."
-            raise Failed("prove", detail, self._log_tail(release))
+            detail, next_step = failed_proof(result["checks"][-1], release.names)
+            raise Failed("prove", detail, self._log_tail(release), next_step)
         self.save("proven", proof=result, reason="")
 
     def promote(self, release: Release, old: Path | None = None) -> None:

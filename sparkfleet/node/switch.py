@@ -3,7 +3,8 @@
     python3 switch.py JOB.json                           as a job; the request is below
     python3 switch.py --settle --root R --service S      end a switch that was cut (the agent does)
 
-Request: {"root", "service", "release": hash, "gpu_check": true, "drain_timeout": 60, "who": ""}.
+Request: {"root", "service", "release": hash, "gpu_check": true, "drain_timeout": 60,
+"restart": false, "who": ""}.
 
 The order is what keeps it safe. Everything that can be known is checked while the old release still
 runs. The new one starts under trial, named in /run only, so that a power cut returns to `current`.
@@ -53,6 +54,8 @@ class Request:
     gpu_check: bool = True
     drain_timeout: float = 60.0
     """Seconds to wait for running requests before the engine is stopped."""
+    restart: bool = False
+    """Start it again though it runs and is proven: its files were changed under it."""
     who: str = ""
     """For the history: who asked."""
 
@@ -66,6 +69,7 @@ class Request:
                 release=str(raw["release"]),
                 gpu_check=bool(raw.get("gpu_check", True)),
                 drain_timeout=float(raw.get("drain_timeout", 60.0)),
+                restart=bool(raw.get("restart", False)),
                 who=str(raw.get("who", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -132,14 +136,12 @@ class Switch:
 
     def _again(self, release: Release) -> dict[str, Any]:
         """The release asked for is `current`: see that it runs and is proven."""
-        container = self._steps.container()
-        state = self._steps.state
-        known = container is not None and container.running and state.is_of(container.run)
-        if known and self._steps.runs(release) and state.phase == "proven":
+        runs = self._steps.runs(release) and not self._request.restart
+        if runs and self._steps.is_proven():
             self._steps.promote(release)
             return self._end("unchanged")
         try:
-            if not self._steps.runs(release) or not self._serves(release):
+            if not runs or not self._serves(release):
                 self._note()
                 self._steps.replace(release, drain_timeout=self._request.drain_timeout)
                 self._steps.watch(release)

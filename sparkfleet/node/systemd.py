@@ -33,13 +33,16 @@ class Unit:
     def words(self) -> str:
         """Its state for a sentence."""
         reasons = {
-            "start-limit-hit": "its restarts are used up",
             "exit-code": "its program ended with an error",
+            "signal": "its program was killed",
             "timeout": "it ran out of time",
             "oom-kill": "it was killed for want of memory",
         }
-        why = reasons.get(self.result, self.result)
-        return f"{self.active} ({why})" if why and why != "success" else self.active
+        # Our units restart always, so one that has failed was restarted as often as it may be.
+        # systemd 257 keeps the last end as the result; others say start-limit-hit.
+        spent = "its restarts are used up" if self.gave_up else ""
+        why = ", ".join(filter(None, (reasons.get(self.result, ""), spent)))
+        return f"{self.active} ({why})" if why else self.active
 
 
 class Systemd:

@@ -130,7 +130,7 @@ class Bench:
             "image": IMAGE,
             "bind": "127.0.0.1",
             "port": PORT,
-            "drop_page_cache": True,
+            "drop_page_cache": False,  # it is the whole machine's
             "boot_timeout": boot_timeout,
             "stop_timeout": 10,
             "wedge_seconds": wedge_seconds,
@@ -226,6 +226,14 @@ class Bench:
             "docker ps -f label=sparkfleet.service=bench "
             "--format '{{.Label \"sparkfleet.release\"}}'"
         )
+
+    def serves_alone(self, release: str) -> bool:
+        """Whether `release` serves and is proven, with nothing else under way."""
+        self.sh(f"systemctl disable --now {AGENT} 2>/dev/null; rm -f {PROGRAMS}/doom")
+        if not self.sh(f"cat {SERVICE}/state.json 2>/dev/null || true"):
+            return False
+        quiet = self.sh(f"ls {SERVICE}/switch.json /run/sparkfleet/bench.trial 2>/dev/null || true")
+        return not quiet and self.link("current") == release and self._is_proven(release)
 
     def proven(self, release: str, seconds: float = 60) -> None:
         """Wait until the node itself says that `release` serves."""

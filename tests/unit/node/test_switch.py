@@ -56,6 +56,27 @@ def test_same_release_again_touches_nothing(world: World) -> None:
     assert len(world.history()) == 1
 
 
+def test_a_start_that_is_asked_for_is_one(world: World) -> None:
+    world.release(NEW)
+    world.serving(NEW)
+    assert world.switch(NEW, restart=True)["result"]["result"] == "started"
+    assert world.made == 2 and world.state.phase == "proven"
+
+
+def test_a_running_engine_that_fails_its_proof_is_started_again(world: World) -> None:
+    world.release(NEW)
+    world.serving(NEW)
+    world.state_is("failed")
+    assert world.switch(NEW)["result"]["result"] == "started" and world.made == 1
+    world.state_is("failed")
+    world.engines[NEW].proof_fails = "arithmetic"
+    done = world.switch(NEW)
+    assert done["result"]["result"] == "failed" and world.made == 2
+    assert "nothing to go back to" in done["error"]["what"]
+    assert world.state.phase == "failed" and "arithmetic" in world.state.reason
+    assert world.serves == world.current == NEW
+
+
 def test_same_release_that_was_stopped_is_started_and_proven(world: World) -> None:
     world.release(NEW)
     world.serving(NEW)

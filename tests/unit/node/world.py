@@ -122,6 +122,10 @@ class World:
         assert self.switch(hash)["ok"]
         self.points = 0
 
+    def state_is(self, phase: str) -> None:
+        """Put the state into `phase`, as the agent would."""
+        state.save_state(self.service, self.state.become(phase, self.now))
+
     def request(self, hash: str, **more: Any) -> switch.Request:
         raw = {"root": str(self.root), "service": "llm", "release": hash, "who": "owner@desk"}
         return switch.Request.parse(raw | more)
