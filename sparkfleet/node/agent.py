@@ -26,7 +26,7 @@ from sparkfleet.node import wire
 from sparkfleet.node.boot import BootWatch
 from sparkfleet.node.disk import Busy, hold_lock, read_json
 from sparkfleet.node.docker import Container, DockerError
-from sparkfleet.node.failed import failed_boot
+from sparkfleet.node.failed import failed_boot, failed_proof
 from sparkfleet.node.faults import OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release, services
 from sparkfleet.node.state import State, load_state, save_state
@@ -156,8 +156,7 @@ class Watch:
                 return SELDOM
             self.retry_at = self.means.clock() + self.retry
             self.retry = min(self.retry * 2, RETRY_MOST)
-            last = result["checks"][-1]
-            why = f"The proof {last['name']} failed: it {last['detail']}."
+            why, _ = failed_proof(result["checks"][-1], release.names)
             self._become(state, "failed", why, proof=result)
             return SELDOM
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkfleet.node.boot import Boot
@@ -32,10 +32,38 @@ def failed(phase: str, error: Exception) -> Failed:
     return Failed(phase, f"{error.what} {error.why}{where}".strip(), next=error.next)
 
 
+_BOOT_NEXT = {
+    "dead": "Its last lines below say why; mend that, then run the deploy again.",
+    "late": "If its last lines below show that it was only slow, raise boot.timeout_minutes in the "
+    "recipe; then run the deploy again.",
+}
+
+
 def failed_boot(boot: Boot) -> Failed:
     """A boot that ended otherwise than ready, in the recipe's words where it knows the line."""
     tales = boot.telling
-    return Failed("boot", f"{boot.detail} {tales.meaning}".strip(), tales.lines, tales.next)
+    next_step = tales.next or _BOOT_NEXT.get(boot.outcome, "")
+    return Failed("boot", f"{boot.detail} {tales.meaning}".strip(), tales.lines, next_step)
+
+
+_PROOF_NEXT = {
+    "alive": "Its last lines below say why; mend that, then run the deploy again.",
+    "version": "Correct the recipe's version, or name the image that holds it.",
+    "names": "Correct served-model-name in the recipe.",
+    "drafts": "See in the engine's log whether the drafter was loaded; one that was made for "
+    "another model is never accepted.",
+    "log": "Mend what that line tells of: another image, or newer weights (pin them anew).",
+}
+_ANSWER_NEXT = "Compare image, weights and flags with what the recipe was published with."
+
+
+def failed_proof(check: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str]:
+    """A check of the probe that failed, as a sentence, and the next step. `names` are the served
+    ones: where the check speaks of one of them, that is the sentence's subject."""
+    detail = str(check["detail"])
+    subject = "" if detail.partition(" ")[0] in names else "it "
+    sentence = f"The proof {check['name']} failed: {subject}{detail.rstrip('.')}."
+    return sentence, _PROOF_NEXT.get(str(check["name"]), _ANSWER_NEXT)
 
 
 def again(raw: Mapping[str, Any]) -> Failed:
