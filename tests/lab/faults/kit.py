@@ -166,6 +166,16 @@ class Box:
         link = f"readlink {ROOT}/services/llm/current || true"
         return self.sh(link).strip().rpartition("/")[2]
 
+    def well(self) -> bool:
+        """Whether the engine that the state calls proven runs."""
+        found = self.state
+        running = self.sh("docker ps -q --no-trunc").split()
+        return found.get("phase") == "proven" and found["container"] in running
+
+    def recovers(self) -> None:
+        """Wait until the node has its engine proven again, by itself."""
+        eventually(self.well, 90, "the engine is proven again")
+
     def serves(self) -> str:
         """Container id of the engine, which must be proven and answer right now."""
         found = self.state
@@ -200,7 +210,7 @@ class Box:
         link = self.baseline.get(self.host)
         if not link:
             self.lab.fresh(self.host)
-        elif self.current() == link and self.phase == "proven":
+        elif self.current() == link and self.well():
             return
         self.works()
         self.baseline[self.host] = self.current()

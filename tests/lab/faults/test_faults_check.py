@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.api import Lab
-from tests.lab.faults.kit import Box
-from tests.lab.faults.recipe import STANDIN
+from tests.lab.faults.kit import Box, words
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.lab
@@ -52,10 +52,13 @@ def process_on(port: int) -> Callable[[Lab, str], AbstractContextManager[None]]:
 
 
 def stranger(options: str = "") -> Callable[[Lab, str], AbstractContextManager[None]]:
-    """A container of the owner's own."""
-    image = f"$(docker image ls -q --filter reference='*/{STANDIN}' | head -n 1)"
-    start = f"docker run -d --name owners-own {options} --entrypoint sleep {image} infinity"
-    return lambda lab, host: running(lab, host, start, "docker rm -f owners-own")
+    """A container of the owner's own, of an image that is not the engine's."""
+    start = (
+        "docker commit $(docker ps -q --filter name=standin) owners/own:1 && "
+        f"docker run -d --name owners-own {options} --entrypoint sleep owners/own:1 infinity"
+    )
+    stop = "docker rm -f owners-own; docker image rm owners/own:1"
+    return lambda lab, host: running(lab, host, start, stop)
 
 
 Condition = Callable[[Lab, str], AbstractContextManager[None]]
@@ -109,15 +112,42 @@ def test_a_code_named_gpu_passes(box: Box) -> None:
         assert "nothing changed" in box.works().out
 
 
-def test_two_names_of_one_box(box: Box, sparks: list[str]) -> None:
+def test_two_addresses_of_one_box(box: Box, sparks: list[str], tmp_path: Path) -> None:
+    """Known before any connection where the addresses are the same, else by what the box says."""
     other = another(box, sparks)
-    here = box.lab.hosts[box.host].address
+    here = box.lab.hosts[box.host]
     with box.untouched():
-        box.fails(
-            f"{box.host} and {other} are one and the same machine",
-            "Keep one of the names",
-            others={other: {"ssh_hostname": here}},
-        )
+        told = f"Hosts {box.host} and {other} are the same box", "keep one of them"
+        box.fails(*told, others={other: {"ssh_hostname": here.address}})
+        alias = f"{here.address.rpartition('.')[0]}.{ALIAS}"
+        known = tmp_path / "known_hosts"
+        known.write_text(here.known_hosts.read_text().replace(here.address, alias))
+        with running(
+            box.lab,
+            box.host,
+            *(f"ip address {verb} {alias}/24 dev host0" for verb in ("add", "delete")),
+        ):
+            box.fails(
+                f"{box.host} and {other} are one and the same machine",
+                "Keep one of the names",
+                others={other: {"ssh_hostname": alias, "ssh_known_hosts_file": str(known)}},
+            )
+
+
+ALIAS = 94
+"""The last number of an address in the lab's network that no host has."""
+
+
+def test_cloned_disks_are_warned_of(box: Box, sparks: list[str]) -> None:
+    other = another(box, sparks)
+    own = box.sh("cat /etc/machine-id")
+    box.write("/etc/machine-id", box.lab.exec(other, "cat /etc/machine-id", check=True).stdout)
+    try:
+        run = box.deploy("--dry", others={other: {}})
+    finally:
+        box.write("/etc/machine-id", own)
+    assert run.code == 0, run.said
+    assert f"{box.host} and {other} have the same machine id." in words(run.said)
 
 
 def another(box: Box, sparks: list[str]) -> str:
@@ -138,21 +168,20 @@ def test_partial_goes_on_with_the_hosts_that_passed(box: Box, sparks: list[str])
 
 def test_a_missing_toolkit_is_mended_and_other_peoples_containers_are_asked_for(box: Box) -> None:
     """With the package lock held for a while, as by the nightly upgrade."""
-    box.lab.remove_toolkit(box.host)
-    eventually(lambda: box.phase == "proven", 60, "the engine is back after Docker's restart")
-    with stranger()(box.lab, box.host):
-        with box.untouched():
-            box.fails(
-                "The NVIDIA container toolkit is not installed", "would stop owners-own",
-                "--data restart_docker=true",
-            )  # fmt: skip
+    with stranger("--restart always")(box.lab, box.host):
+        box.lab.remove_toolkit(box.host)
+        up = "docker ps -q --filter name=owners-own"
+        eventually(lambda: box.sh(up), 30, "the owner's container is back after Docker's restart")
+        box.fails(
+            "Nothing was changed", "The NVIDIA container toolkit is not installed",
+            "would stop owners-own", "--data restart_docker=true",
+        )  # fmt: skip
         box.lab.hold_dpkg_lock(box.host, 60)
-        allowed = ("--data", "restart_docker=true")
-        with box.underway(*allowed) as run:
+        with box.underway("--data", "restart_docker=true") as run:
             run.says("python3 (process", 60)
             box.lab.release_dpkg_lock(box.host)
             end = run.end(120)
     assert end.code == 0, end.said
-    assert box.sh("docker info -f '{{json .Runtimes}}'").count("nvidia")
+    assert "nvidia" in box.sh("docker info -f '{{json .Runtimes}}'")
     assert "owner.example/asset=rack-7" in box.sh("cat /etc/docker/daemon.json"), "merged"
     box.serves()
