@@ -1,5 +1,6 @@
 """What differs from `sparks.py` for the simulated lab: a tiny model on the real engine."""
 
+hardware = "gb10-lab"
 recipe = "lab-tiny"
 preset = "shared"
 
