@@ -166,7 +166,7 @@ class Job:
         if not self.request.exists():
             raise Fault(f"There is no job {self.name} on this host.", code="no-job")
         until = self.clock() + min(max(wait, 0.0), MAX_WAIT)
-        ask_at = self.clock()
+        ask_at, first = self.clock(), True
         while True:
             now = self.clock()
             ended = now >= ask_at and not self.active()  # asked before reading: nothing is missed
@@ -174,13 +174,15 @@ class Job:
             if events:
                 running = all(event.get("event") != "done" for event in events)
                 return {"offset": offset, "events": events, "running": running}
-            if ended or self.finished():
-                events = [] if self.finished() else [self.silent_end()]
-                return {"offset": offset, "events": events, "running": False}
+            if (ended or first) and self.finished():  # all was read already
+                return {"offset": offset, "events": [], "running": False}
+            if ended:
+                return {"offset": offset, "events": [self.silent_end()], "running": False}
             if now >= until:
                 return {"offset": offset, "events": [], "running": True}
             if now >= ask_at:
                 ask_at = now + ASK
+            first = False
             self.sleep(LOOK)
 
     def read(self, offset: int) -> tuple[list[dict[str, Any]], int]:
