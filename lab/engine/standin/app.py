@@ -102,6 +102,8 @@ class Engine:
                 send, 500, error("EngineCore encountered an issue.", "EngineDeadError", 500)
             )
             return
+        # As vLLM: an answer names the first served name, whichever was asked for.
+        request = request | {"model": self.names[0]}
         self.counters.running += 1
         try:
             if fault.name == "mute" or (fault.name == "wedges" and self.answered >= fault.number):
