@@ -21,7 +21,7 @@ from sparkfleet.node.layout import RUN, Release, Service, load_release
 from sparkfleet.node.probe import Check, Probe, alive, load, read_key
 from sparkfleet.node.state import State, load_state, save_state
 from sparkfleet.node.systemd import Systemd
-from sparkfleet.node.telling import telling
+from sparkfleet.node.telling import hide, telling
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _RELEASE, _CONFIG_FILES = "sparkfleet.release", "com.docker.compose.project.config_files"
@@ -234,7 +234,8 @@ class Steps:
         try:
             container = self.container()
             found = self._means.docker.logs(container.id) if container else iter(())
-            lines = [line for _, line in found][-400:]
+            secret = secret_of(release)
+            lines = [hide(line, secret) for _, line in found][-400:]
         except DockerError:
             return ()
         return telling(lines, release.logs.get("fatal") or ()).lines

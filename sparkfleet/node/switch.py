@@ -1,10 +1,9 @@
 """Switch a service from what runs to another release, or put back what ran.
 
-    python3 switch.py JOB.json                           as a job; the request is below
+    python3 switch.py JOB.json                           as a job
     python3 switch.py --settle --root R --service S      end a switch that was cut (the agent does)
 
-Request: {"root", "service", "release": hash, "gpu_check": true, "drain_timeout": 60,
-"restart": false, "who": ""}.
+The request is described in request.py.
 
 The order is what keeps it safe. Everything that can be known is checked while the old release still
 runs. The new one starts under trial, named in /run only, so that a power cut returns to `current`.
@@ -22,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,50 +34,13 @@ from sparkfleet.node.failed import Failed, again, error_of, failed
 from sparkfleet.node.faults import BUSY, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
 from sparkfleet.node.preflight import preflight
+from sparkfleet.node.request import Request
 from sparkfleet.node.state import record
 from sparkfleet.node.steps import Means, Steps
 
 #: A switch that was cut this often is not tried again: the old release comes back.
 TRIES = 3
 AS_ASKED = ("switched", "unchanged", "started")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for."""
-
-    root: Path
-    service: str
-    release: str
-    gpu_check: bool = True
-    drain_timeout: float = 60.0
-    """Seconds to wait for running requests before the engine is stopped."""
-    restart: bool = False
-    """Start it again though it runs and is proven: its files were changed under it."""
-    who: str = ""
-    """For the history: who asked."""
-
-    @classmethod
-    def parse(cls, raw: Any) -> Request:
-        """Raises Fault naming the key that is missing or wrong."""
-        try:
-            return cls(
-                root=Path(raw["root"]),
-                service=str(raw["service"]),
-                release=str(raw["release"]),
-                gpu_check=bool(raw.get("gpu_check", True)),
-                drain_timeout=float(raw.get("drain_timeout", 60.0)),
-                restart=bool(raw.get("restart", False)),
-                who=str(raw.get("who", "")),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Fault(
-                f"The switch's request is wrong or lacks {error}.", code="request"
-            ) from None
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON takes it."""
-        return {**asdict(self), "root": str(self.root)}
 
 
 class Switch:

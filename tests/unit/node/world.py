@@ -20,6 +20,7 @@ from sparkfleet.node import commands, disk, state, steps, switch, systemd, wire
 from sparkfleet.node.docker import Container, DockerError, Listed
 from sparkfleet.node.events import Events
 from sparkfleet.node.layout import Release, Service
+from sparkfleet.node.request import Request
 from sparkfleet.node.steps import Means
 from sparkfleet.node.systemd import Systemd
 
@@ -126,9 +127,9 @@ class World:
         """Put the state into `phase`, as the agent would."""
         state.save_state(self.service, self.state.become(phase, self.now))
 
-    def request(self, hash: str, **more: Any) -> switch.Request:
+    def request(self, hash: str, **more: Any) -> Request:
         raw = {"root": str(self.root), "service": "llm", "release": hash, "who": "owner@desk"}
-        return switch.Request.parse(raw | more)
+        return Request.parse(raw | more)
 
     def switch(self, hash: str, *, settle: bool = False, **more: Any) -> dict[str, Any]:
         """Run a switch to its end; the `done` event, with all events under `events`."""

@@ -1,0 +1,47 @@
+"""What a switch is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkfleet.node.faults import Fault
+
+
+@dataclass(frozen=True)
+class Request:
+    """The JSON of a switch job: root, service and release (its hash) are required."""
+
+    root: Path
+    service: str
+    release: str
+    gpu_check: bool = True
+    drain_timeout: float = 60.0
+    """Seconds to wait for running requests before the engine is stopped."""
+    restart: bool = False
+    """Start it again though it runs and is proven: its files were changed under it."""
+    who: str = ""
+    """For the history: who asked."""
+
+    @classmethod
+    def parse(cls, raw: Any) -> Request:
+        """Raises Fault naming the key that is missing or wrong."""
+        try:
+            return cls(
+                root=Path(raw["root"]),
+                service=str(raw["service"]),
+                release=str(raw["release"]),
+                gpu_check=bool(raw.get("gpu_check", True)),
+                drain_timeout=float(raw.get("drain_timeout", 60.0)),
+                restart=bool(raw.get("restart", False)),
+                who=str(raw.get("who", "")),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Fault(
+                f"The switch's request is wrong or lacks {error}.", code="request"
+            ) from None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {**asdict(self), "root": str(self.root)}
