@@ -54,10 +54,15 @@ class Hub:
         """Pin `want`: its commit now, and the files of it that are needed. Raises HubError."""
         try:
             model = self._lock_model(want, None)
-        except HubError as error:
-            if error.status not in (401, 403, 404) or not (token := self.token()):
+        except HubError as refused:
+            if refused.status not in (401, 403, 404):
                 raise
-            model = self._lock_model(want, token)
+            if not (token := self.token()):
+                raise self._near(want, refused) from None
+            try:
+                model = self._lock_model(want, token)
+            except HubError as error:
+                raise self._near(want, error) from None
         if too_old(want, model):
             said = f"is of {model.date[:10]}" if model.date else "has no known date"
             raise HubError(
@@ -128,15 +133,18 @@ class Hub:
                     return question()
             except HubError as error:
                 passing = error.code in ("hub-429", "hub-5xx", "unreachable")
-                if error.code == "hub-404" and error.status == 404:
-                    raise self._near(want, error) from None
                 if not (passing and left):
                     raise
                 self.sleep(_patience(error, self.tries - left))
         raise AssertionError("tries is at least 1")
 
     def _near(self, want: ModelFiles, error: HubError) -> HubError:
-        """The same error, with the id that differs in case only, should the hub have one."""
+        """The same error, with the id that differs in case only, should the hub have one.
+
+        To a stranger the hub says 401 of a repository that does not exist.
+        """
+        if error.code not in ("hub-401", "hub-404"):
+            return error
         try:
             api = HfApi(endpoint=self.endpoint, token=False)
             found = list(api.list_models(search=want.repo.split("/")[1], limit=50))

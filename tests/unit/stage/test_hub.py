@@ -75,10 +75,15 @@ def test_a_gated_repository_is_refused_before_any_host_is_asked(hub: HubServer) 
     assert asker(hub, "t0ken").lock_model("model", want()).private
 
 
-def test_a_wrong_case_is_named(hub: HubServer) -> None:
+@pytest.mark.parametrize(
+    "answer", [404, 401]
+)  # to a stranger the hub says 401 of what is not there
+@pytest.mark.parametrize("token", [None, "t0ken"])
+def test_a_wrong_case_is_named(hub: HubServer, answer: int, token: str | None) -> None:
     hub.repos["Owner/Model"] = Repo(FILES)
-    error = refusal(hub, want("owner/model"))
-    assert error.code == "hub-404" and "The hub has Owner/Model" in str(error)
+    hub.faults["owner/model/revision/main"] = [forever(status(answer, X_Error_Code="RepoNotFound"))]
+    error = refusal(hub, want("owner/model"), token)
+    assert error.code == f"hub-{answer}" and "The hub has Owner/Model" in str(error)
 
 
 @pytest.mark.parametrize(
