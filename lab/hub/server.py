@@ -171,10 +171,20 @@ class Handler(BaseHTTPRequestHandler):
             self.file_key = f"{repo_id}/{name}"
             self._fail_if_told("resolve", repo_id, name)
             self._resolve(self._readable(repo_id), parts[3], name)
+        elif parts == ["api", "models"]:
+            self._search()
         elif self.route == "/api/whoami-v2":
             self._who()
         else:
             raise Refusal(404, "The hub stand-in has no such route.")
+
+    def _search(self) -> None:
+        """The public models whose id holds `search`, in any case, as the hub's search has it."""
+        wanted = self.query.get("search", [""])[0].casefold()
+        found = [self.hub.store.repo(one) for one in self.hub.store.ids()]
+        open_ones = [one for one in found if one and not one.private]
+        fitting = [one for one in open_ones if wanted in one.id.casefold()]
+        self._json([model_info(one, one.head, blobs=False) for one in fitting])
 
     def _who(self) -> None:
         if self._token() not in (TOKEN, OTHER_TOKEN):

@@ -140,6 +140,11 @@ class Store:
                 self._read[repo_id] = cached
             return cached[1]
 
+    def ids(self) -> list[str]:
+        """The ids of all repositories that there are."""
+        found = self.data.glob("*/*/repo.json")
+        return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in found)
+
     def path(self, repo: Repo, commit: Commit, file: RepoFile) -> Path:
         """Where the bytes of a file lie."""
         return self.data / repo.id / commit.id / file.path

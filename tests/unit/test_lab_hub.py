@@ -249,3 +249,9 @@ def test_a_big_repository_is_made_on_demand_and_reproducible(tmp_path: Path) -> 
     assert made[0] is not None and made[0] == made[1]
     weights = made[0].head.file("model.safetensors")
     assert weights is not None and 1_000_000 < weights.size < 1_001_000 and weights.sha256
+
+
+def test_the_search_finds_ids_in_any_case(hub: Hub, api: HfApi) -> None:
+    found = [model.id for model in api.list_models(search="TINY")]
+    assert found == [REPO]
+    assert not list(api.list_models(search="private")), "private ones are not shown"

@@ -48,7 +48,7 @@ def recipe(registry: str, **changes: Any) -> dict[str, Any]:
                 "served-model-name": ["one", "two"],
                 "port": 8000,
                 "gpu-memory-utilization": "${utilization}",
-                "speculative-config": {"method": "draft_model", "model": "/drafter"},
+                "speculative-config": DRAFTING,
             },
             "source": "lab",
         },
@@ -64,6 +64,8 @@ def recipe(registry: str, **changes: Any) -> dict[str, Any]:
         "proof_timeout": 4,
     } | changed
 
+
+DRAFTING = {"method": "draft_model", "model": "/drafter", "num_speculative_tokens": 3}
 
 IMAGE_OR_MODEL = ("tag", "version", "digest", "repository", "model")
 

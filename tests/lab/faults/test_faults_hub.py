@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.hub.faults import Kind
+from lab.hub.faults import Fault, Kind
 from lab.hub.server import OTHER_TOKEN, TOKEN
 from tests.lab.faults.kit import ROOT, Box, trouble
 from tests.lab.faults.spy import Spy
@@ -65,30 +65,50 @@ def test_at_pin_time_a_hub_that_is_down(box: Box) -> None:
         assert "nothing changed" in down.works().out, "a pinned recipe asks no hub"
 
 
-FETCH = (
-    Case("401", ("The hub wants a token for it",), {"where": "resolve"}),
-    Case("403", ("behind a gate", "Accept the repository's terms"), {"where": "resolve"}),
-    Case("404", ("does not have this file at this commit",), {"where": "resolve"}),
-    Case("429", ("asked too often",), {"where": "resolve", "retry_after": 0}),
-    Case("500", ("The hub has a fault on its side",), {"where": "resolve"}),
-    Case("wrong-bytes", ("has another hash than the lock names",)),
-    Case("short-file", ("0 of 43000000 bytes are here",), {"after": 0}),
+RESOLVE = {"where": "resolve"}
+FETCH: dict[str, tuple[Case, ...]] = {
+    "refused": (
+        Case("401", ("The hub wants a token for it", "hf auth login"), RESOLVE),
+        Case("403", ("behind a gate", "Accept the repository's terms"), RESOLVE),
+        Case("404", ("does not have this file at this commit", "Pin another commit"), RESOLVE),
+    ),
+    "429": (Case("429", ("asked too often",), RESOLVE | {"retry_after": 0}),),
+    "500": (Case("500", ("The hub has a fault on its side",), RESOLVE),),
+    "wrong-bytes": (Case("wrong-bytes", ("has another hash than the lock names",)),),
+    "short-file": (Case("short-file", ("of 43000088 bytes are here",), {"after": 9_000_000}),),
+}
+
+
+PATIENCE = ("429", "500")
+"""Faults that may pass, so a host is patient with them: minutes, too long for every run."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.full] * (name in PATIENCE)) for name in FETCH],
 )
-
-
-@pytest.mark.parametrize("case", FETCH, ids=lambda case: case.kind)
-def test_while_a_host_fetches(box: Box, case: Case) -> None:
+def test_while_a_host_fetches(box: Box, name: str) -> None:
     """What serves goes on, nothing counts as staged, and the next run fetches and switches."""
     repo = "lab/big-43"
     box.forget(repo)
     with box.untouched():
-        file = {"file": "model.safetensors"}
-        with trouble(box.hub, case.kind, repo, **{**file, **case.more}):
-            run = box.fails("model.safetensors of lab/big-43", *case.told, "Next:", model=repo)
-        assert "FAILED" in run.out
-        assert box.stamps(repo) == []
+        for case in FETCH[name]:
+            with trouble(box.hub, case.kind, repo, file="model.safetensors", **case.more):
+                told = ("model.safetensors of lab/big-43", *case.told, "Next:")
+                run = box.fails(*told, model=repo)
+            assert "FAILED" in run.out
+            assert box.stamps(repo) == []
     box.works(model=repo)
     assert len(box.stamps(repo)) == 1
+
+
+def test_a_hub_that_errs_for_a_moment_is_waited_for(box: Box) -> None:
+    repo = "lab/big-45"
+    with trouble(box.hub, "429", repo, where="resolve", retry_after=1, count=2) as busy:
+        box.hub.faults.add(Fault("500", repo, where="resolve", count=2))
+        run = box.works(model=repo)
+        assert busy.hits == 2
+    assert "Rate limited" in run.said
 
 
 def test_a_connection_that_stalls_once_is_taken_up_where_it_was(box: Box) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from http.client import HTTPException
 
 import pytest
 
-from lab.errors import LabError
 from tests.lab.faults.kit import Box
 from tests.lab.faults.recipe import ARITHMETIC
 from tests.lab.observe import ask, key_of
@@ -19,9 +19,12 @@ STARTS = 3
 """Within the window; then the unit stays down (the recipe's `restart.burst`)."""
 
 
-def play(box: Box, fault: str) -> None:
-    """Let the running engine play a fault of the stand-in's."""
+def play(box: Box, fault: str) -> threading.Thread:
+    """Let the running engine play a fault of the stand-in's at the next request, and make that."""
     box.sh(f"docker exec standin sh -c 'echo {fault} > /run/standin-fault'")
+    client = threading.Thread(target=asks, args=(box,), daemon=True)
+    client.start()
+    return client
 
 
 def test_an_engine_that_ends_with_status_0_comes_back_until_the_cap(box: Box) -> None:
@@ -41,9 +44,7 @@ def test_an_engine_that_hangs_is_restarted(box: Box) -> None:
     change = {"wedge": {"seconds": 6}}
     box.works(**change)
     first = box.serves()
-    play(box, "wedges:0")
-    client = threading.Thread(target=asks, args=(box,), daemon=True)
-    client.start()
+    client = play(box, "wedges:0")
     eventually(lambda: box.state["container"] != first, 60, "restarted")
     box.recovers()
     assert box.serves() != first
@@ -54,7 +55,7 @@ def test_an_engine_that_hangs_is_restarted(box: Box) -> None:
 
 
 def asks(box: Box) -> None:
-    """A client whose request hangs until the engine is gone."""
-    with contextlib.suppress(OSError, LabError):
+    """A client whose request fails, or hangs until the engine is gone."""
+    with contextlib.suppress(OSError, HTTPException):
         body = {"model": "one", "messages": ARITHMETIC["messages"], "max_tokens": 256}
         ask(box.lab, box.host, "/v1/chat/completions", body, key_of(box.fleet.dir))
