@@ -30,15 +30,21 @@ def park(boxes: Sequence[Container]) -> str:
         if box.running:
             lines.append(f"docker update --restart=no {box.id} >/dev/null")
             lines.append(f"docker stop {box.id} >/dev/null")
-        lines.append(f"docker rename {box.id} {quote(parked_name(box))}")
+        lines.append(_rename(box, parked_name(box)))
     return "\n".join(lines)
+
+
+def _rename(box: Container, name: str) -> str:
+    """Docker refuses to give a container the name it has, and a switch that was cut is repeated."""
+    has = f'"$(docker inspect -f {{{{.Name}}}} {box.id})"'
+    return f"[ {has} = {quote('/' + name)} ] || docker rename {box.id} {quote(name)}"
 
 
 def put_back(boxes: Sequence[Container]) -> str:
     """Shell text that undoes `park`, for a release that failed its proof."""
     lines = ["set -e"]
     for box in boxes:
-        lines.append(f"docker rename {box.id} {quote(box.name)}")
+        lines.append(_rename(box, box.name))
         if box.running:
             lines.append(f"docker start {box.id} >/dev/null")
             if box.restart:

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -83,8 +83,11 @@ def clear_way(release: Release, docker: DockerApi) -> None:
     check_port(release, docker)
 
 
-def check_port(release: Release, docker: DockerApi) -> None:
-    """Raise Fault when a stranger holds the port; our own container does not count."""
+def check_port(
+    release: Release, docker: DockerApi, making_way: Collection[str] = frozenset()
+) -> None:
+    """Raise Fault when a stranger holds the port; our own container does not count, nor do those
+    whose ids are in `making_way`: they are stopped before the start."""
     if not is_local(release.bind):
         raise Fault(
             f"This host has no address {release.bind}.",
@@ -93,7 +96,7 @@ def check_port(release: Release, docker: DockerApi) -> None:
             code="bind",
         )
     taken = holder(release.bind, release.port, docker)
-    if taken is not None and taken.project != release.project:
+    if taken is not None and taken.project != release.project and taken.id not in making_way:
         raise Fault(
             f"Port {release.port} is taken by {taken.words}.",
             why=f"The service is to listen on {release.bind}:{release.port}.",

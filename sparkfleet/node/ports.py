@@ -21,6 +21,8 @@ class Holder:
 
     words: str
     project: str = ""
+    id: str = ""
+    """The container's."""
 
 
 def is_free(bind: str, port: int) -> bool:
@@ -47,7 +49,7 @@ def holder(bind: str, port: int, docker: DockerApi) -> Holder | None:
                 number == port and _overlap(bind, address) for address, number in row.ports
             ):
                 project = row.labels.get("com.docker.compose.project", "")
-                return Holder(f"the container {row.name}", project)
+                return Holder(f"the container {row.name}", project, row.id)
     except DockerError:
         pass
     if is_free(bind, port):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sparkfleet.node.commands import Outcome, Runner
 from sparkfleet.node.docker import DockerApi
 from sparkfleet.node.engine import check_port, compose
@@ -30,11 +32,18 @@ GPU_WORDS = (
 )
 
 
-def preflight(release: Release, docker: DockerApi, run: Runner, *, gpu: bool) -> None:
+def preflight(
+    release: Release,
+    docker: DockerApi,
+    run: Runner,
+    *,
+    gpu: bool,
+    making_way: Collection[str] = frozenset(),
+) -> None:
     """Everything that can be known without stopping what runs. Raises Fault."""
     check_models(release)
     check_compose(release, run)
-    check_port(release, docker)
+    check_port(release, docker, making_way)
     if gpu:
         check_gpu(release, docker, run)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ class Request:
     """Start it again though it runs and is proven: its files were changed under it."""
     who: str = ""
     """For the history: who asked."""
+    adopt: dict[str, Any] = field(default_factory=dict)
+    """The owner's own containers that make way, with his word: `ids`, and `park` and `put_back`,
+    the shell text that stops and renames them and that undoes it. Empty: there are none."""
 
     @classmethod
     def parse(cls, raw: Any) -> Request:
@@ -36,11 +39,17 @@ class Request:
                 drain_timeout=float(raw.get("drain_timeout", 60.0)),
                 restart=bool(raw.get("restart", False)),
                 who=str(raw.get("who", "")),
+                adopt=dict(raw.get("adopt") or {}),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Fault(
                 f"The switch's request is wrong or lacks {error}.", code="request"
             ) from None
+
+    @property
+    def adopted(self) -> frozenset[str]:
+        """Ids of the containers that make way."""
+        return frozenset(str(one) for one in self.adopt.get("ids") or ())
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""

@@ -40,6 +40,8 @@ from sparkfleet.node.steps import Means, Steps
 
 #: A switch that was cut this often is not tried again: the old release comes back.
 TRIES = 3
+#: Seconds for stopping or starting the owner's own containers.
+ADOPT_TIMEOUT = 300.0
 AS_ASKED = ("switched", "unchanged", "started")
 
 
@@ -64,8 +66,7 @@ class Switch:
             new = load_release(self._service.release_dir(self._request.release))
             if not self._joins(new):
                 with self._steps.timed("preflight", "checking all that needs no stop"):
-                    means = self._means
-                    preflight(new, means.docker, means.run, gpu=self._request.gpu_check)
+                    self._preflight(new)
         except (Fault, DockerError, OSError) as fault:
             # An earlier try that was cut may have stopped the old release already.
             failure = failed("preflight", fault)
@@ -75,6 +76,7 @@ class Switch:
             if self._pending["tries"] > TRIES:
                 raise Failed("switch", f"It was cut {TRIES} times and is not tried again.")
             if not self._joins(new):
+                self._adopt("park")
                 self._steps.replace(new, drain_timeout=self._request.drain_timeout)
             self._steps.watch(new)
             self._steps.prove(new)
@@ -94,6 +96,33 @@ class Switch:
             return self._end("switched")
         why = "The host restarted in the middle of the switch."
         return self._go_back(Failed("switch", why, next="Run the deploy again."))
+
+    def _preflight(self, release: Release) -> None:
+        request, means = self._request, self._means
+        preflight(
+            release,
+            means.docker,
+            means.run,
+            gpu=request.gpu_check,
+            making_way=request.adopted,
+        )
+
+    def _adopt(self, what: str) -> None:
+        """Let the owner's own containers make way (`park`), or come back (`put_back`).
+
+        Raises Failed with Docker's words."""
+        script = self._request.adopt.get(what)
+        if not script:
+            return
+        texts = {"park": "stopping what the owner runs by hand", "put_back": "starting it again"}
+        with self._steps.timed("adopt", texts[what]):
+            said = self._means.run(["sh", "-c", str(script)], ADOPT_TIMEOUT)
+        if not said.ok:
+            raise Failed(
+                "adopt",
+                f"What the owner started by hand could not be moved: {said.words()}",
+                next="Look at docker ps -a on the host.",
+            )
 
     def _again(self, release: Release) -> dict[str, Any]:
         """The release asked for is `current`: see that it runs and is proven."""
@@ -131,6 +160,7 @@ class Switch:
         try:
             if self._old is None:
                 self._leave_stopped(failure)
+                self._adopt("put_back")
                 return self._end("failed", failure)
             old = load_release(self._old)
             if not self._steps.runs(old):

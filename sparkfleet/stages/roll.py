@@ -7,8 +7,12 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from sparkfleet.checks.adoption import found_containers
+from sparkfleet.checks.case import Case
+from sparkfleet.checks.takeover import park, put_back
 from sparkfleet.connector import SparkConnector
 from sparkfleet.console.progress import ProgressLines
+from sparkfleet.facts.host import HostFacts
 from sparkfleet.fleet import Fleet
 from sparkfleet.operations.jobs import Outcome, run_job
 from sparkfleet.operations.step import say, step
@@ -87,8 +91,22 @@ def switch_request(fleet: Fleet, host: str, one: Switch) -> dict[str, Any]:
         "service": one.service,
         "release": one.release,
         "gpu_check": True,
+        # What runs was started from files that are not as they were written.
+        "restart": one.kind == "start",
+        "adopt": adopt_request(fleet, host),
         "who": whoami(),
     }
+
+
+def adopt_request(fleet: Fleet, host: str) -> dict[str, Any]:
+    """The owner's own containers that are to make way, where he said so; else nothing."""
+    plan, facts = fleet.plans[host], fleet.facts[host]
+    if not plan.spec.adopt or not isinstance(facts, HostFacts):
+        return {}
+    boxes = found_containers(Case(plan, facts, fleet.lock))
+    if not boxes:
+        return {}
+    return {"ids": [box.id for box in boxes], "park": park(boxes), "put_back": put_back(boxes)}
 
 
 def _switch(fleet: Fleet, connector: SparkConnector, one: Switch) -> Failure | None:

@@ -17,7 +17,12 @@ from sparkfleet.spec.plan import ModelPlan
 from .samples import CASES, LOCK, facts_of, plan_of, read
 
 DOCKER = """#!/bin/sh
-echo "$@" >>"$LOG"
+# Notes what it is asked to do, and remembers the container's name.
+case "$1" in
+  inspect) cat "$LOG.name" 2>/dev/null || echo "/qwen36-35b" ;;
+  rename) echo "/$3" >"$LOG.name"; echo "$@" >>"$LOG" ;;
+  *) echo "$@" >>"$LOG" ;;
+esac
 """
 
 
@@ -52,6 +57,13 @@ def test_a_running_container_is_parked_and_put_back_as_it_was(tmp_path: Path) ->
         f"start {box.id}",
         f"update --restart=unless-stopped {box.id}",
     ]
+
+
+def test_a_step_that_was_cut_may_be_repeated(tmp_path: Path) -> None:
+    (box,) = found_containers(case_of("adopt-exited"))
+    renamed = f"rename {box.id} {parked_name(box)}"
+    assert run(park([box]), tmp_path) == [renamed]
+    assert run(park([box]), tmp_path) == [], "it has that name already"
 
 
 def test_a_stopped_container_only_loses_its_name(tmp_path: Path) -> None:
