@@ -148,11 +148,10 @@ def test_a_download_that_was_cut_goes_on(fetch: Fetch, lab: Lab, how: str) -> No
         fetch.kit.sh("docker kill -s KILL sparkfleet-fetch-stage-fetch")
     elif how == "kill the job":
         fetch.kit.sh("systemctl kill --signal=KILL sparkfleet-job-stage-fetch.service")
+        # Its container lives on until the next run removes it.
         assert fetch.kit.follow("fetch", Outcome()).error["code"] == "died"
     else:
         lab.power_cycle(fetch.kit.host)
-    here = fetch.part_bytes()
-    assert here > 30_000_000
     fetch.control("DELETE", "faults")
     if how == "kill the container":  # the job itself goes on with another one
         outcome = fetch.kit.follow("fetch", Outcome())
