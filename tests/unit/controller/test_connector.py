@@ -1,12 +1,13 @@
 """The sudo password goes through standard input and never into what the command reads."""
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from sparkfleet.connector import sudo_command
+from sparkfleet.connector import sudo_command, tuned_transport
 
 ASKS = """#!/bin/sh
 # Stands for a sudo that wants the password `open` on standard input.
@@ -59,3 +60,24 @@ def test_a_wrong_password_fails_and_runs_nothing(tmp_path: Path) -> None:
 
 def test_without_a_password_sudo_is_told_not_to_ask() -> None:
     assert sudo_command("id -u", with_password=False, sentinel="x").startswith("sudo -n ")
+
+
+def test_the_socket_is_tuned_before_the_first_byte() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        transport = tuned_transport(client)
+        assert transport.sock is client
+        assert not transport.is_active()  # nothing was sent yet
+        assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+def test_a_channel_through_a_jump_host_is_taken_as_it_is() -> None:
+    class Channel:
+        def settimeout(self, seconds: float) -> None:
+            pass
+
+    channel = Channel()
+    assert tuned_transport(channel).sock is channel
