@@ -156,7 +156,7 @@ class Watch:
                 return SELDOM
             self.retry_at = self.means.clock() + self.retry
             self.retry = min(self.retry * 2, RETRY_MOST)
-            why, _ = failed_proof(result["checks"][-1], release.names)
+            why, _ = failed_proof(result["checks"][-1])
             self._become(state, "failed", why, proof=result)
             return SELDOM
 

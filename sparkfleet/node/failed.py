@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sparkfleet.node.boot import Boot
@@ -57,13 +57,10 @@ _PROOF_NEXT = {
 _ANSWER_NEXT = "Compare image, weights and flags with what the recipe was published with."
 
 
-def failed_proof(check: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str]:
-    """A check of the probe that failed, as a sentence, and the next step. `names` are the served
-    ones: where the check speaks of one of them, that is the sentence's subject."""
-    detail = str(check["detail"])
-    subject = "" if detail.partition(" ")[0] in names else "it "
-    sentence = f"The proof {check['name']} failed: {subject}{detail.rstrip('.')}."
-    return sentence, _PROOF_NEXT.get(str(check["name"]), _ANSWER_NEXT)
+def failed_proof(check: Mapping[str, Any]) -> tuple[str, str]:
+    """A check of the probe that failed, as a sentence, and the next step."""
+    name, detail = str(check["name"]), str(check["detail"])
+    return f"The proof {name} failed: {detail.rstrip('.')}.", _PROOF_NEXT.get(name, _ANSWER_NEXT)
 
 
 def again(raw: Mapping[str, Any]) -> Failed:

@@ -47,11 +47,6 @@ class Release:
     """proof.json, whole."""
 
     @property
-    def names(self) -> list[str]:
-        """The names that the engine is to serve."""
-        return [str(name) for name in self.probe.get("names") or ()]
-
-    @property
     def unit_text(self) -> str:
         """The unit file that this release wants installed."""
         try:

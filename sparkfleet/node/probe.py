@@ -39,7 +39,7 @@ _KEY = re.compile(r"^api-key:\s*(.+?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Check:
-    """One check and what came of it; `detail` reads on from the name."""
+    """One check and what came of it; `detail` is a clause of its own."""
 
     name: str
     ok: bool
@@ -102,7 +102,7 @@ class Probe:
             try:
                 ok, detail = step()
             except (wire.WireError, DockerError) as error:
-                ok, detail = False, f"could not be asked: {error}"
+                ok, detail = False, f"it could not be asked: {error}"
             detail = hide(detail, self._secret)
             checks.append(Check(name, ok, detail, round(self._clock() - started, 2)))
             watch(checks[-1])
@@ -135,18 +135,18 @@ class Probe:
 
     def _alive(self) -> tuple[bool, str]:
         status = alive(self._target, QUICK)
-        words = {200: "answers", 503: "says that its engine is dead (HTTP 503)"}
-        return status == 200, words.get(status, f"answers with HTTP {status}")
+        words = {200: "it answers", 503: "it says that its engine is dead (HTTP 503)"}
+        return status == 200, words.get(status, f"it answers with HTTP {status}")
 
     def _names(self) -> tuple[bool, str]:
         reply = self._ask("GET", "/v1/models")
         if reply.status in (401, 403):
-            return False, f"refuses the key of {self._request.get('key_file') or 'none'}"
+            return False, f"it refuses the key of {self._request.get('key_file') or 'none'}"
         return proof.judge_names(self._request["names"], reply.json())
 
     def _counters(self) -> tuple[bool, str]:
         self._before = proof.sums(self._ask("GET", "/metrics").text())
-        return True, "read before the proofs"
+        return True, "they were read before the proofs"
 
     def _prove(self, row: proof.Row) -> tuple[bool, str]:
         path, body = proof.request_of(row)
@@ -166,7 +166,7 @@ class Probe:
         logs = self._request["logs"]
         container = self._docker.container(logs["container"])
         if container is None:
-            return False, f"can't be read: there is no container {logs['container']}"
+            return False, f"it can't be read: there is no container {logs['container']}"
         found = self._docker.logs(container.id, since=container.started, seconds=60)
         return judge_log(
             (line for _, line in found), logs.get("forbidden") or (), logs.get("required") or ()
@@ -234,7 +234,7 @@ def _as_job(path: Path, docker: DockerApi) -> int:
             service = Service(Path(job["root"]), job["service"])
             request = _request_in(service.chosen())
             result = Probe(request, docker=docker).run(
-                lambda check: events.phase("prove", f"{check.name} {check.detail}")
+                lambda check: events.phase("prove", f"{check.name}: {check.detail}")
             )
         except (Fault, KeyError) as error:
             fault = error if isinstance(error, Fault) else Fault(f"The job lacks {error}.")

@@ -127,8 +127,8 @@ def judge_names(wanted: Sequence[str], answer: Any) -> tuple[bool, str]:
     listed = [str(row.get("id")) for row in rows or [] if isinstance(row, dict)]
     missing = [name for name in wanted if name not in listed]
     if not missing:
-        return True, f"lists {', '.join(listed)}"
-    words = f"lists {', '.join(listed) or 'no model'}; missing: {', '.join(missing)}"
+        return True, f"it lists {', '.join(listed)}"
+    words = f"it lists {', '.join(listed) or 'no model'}; missing: {', '.join(missing)}"
     near = {name.casefold(): name for name in listed}
     hints = [f"{near[name.casefold()]} for {name}" for name in missing if name.casefold() in near]
     return False, words + (f" (case differs: {', '.join(hints)})" if hints else "")
@@ -138,8 +138,8 @@ def judge_version(wanted: str, answer: Any) -> tuple[bool, str]:
     """Whether /version is the recipe's; a local part (0.23.0+cpu) is the build's own affair."""
     version = answer.get("version") if isinstance(answer, dict) else None
     if isinstance(version, str) and version.partition("+")[0] == wanted.partition("+")[0]:
-        return True, f"is {version}"
-    return False, f"is {version}, and the recipe is for {wanted}"
+        return True, f"it is {version}"
+    return False, f"it is {version}, and the recipe is for {wanted}"
 
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}]*\})?\s+(\S+)")

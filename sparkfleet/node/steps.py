@@ -186,7 +186,7 @@ class Steps:
             raise Failed("prove", "The engine died while it was asked.", self._log_tail(release))
         if not result["ok"]:
             self.save("failed", proof=result)
-            detail, next_step = failed_proof(result["checks"][-1], release.names)
+            detail, next_step = failed_proof(result["checks"][-1])
             raise Failed("prove", detail, self._log_tail(release), next_step)
         self.save("proven", proof=result, reason="")
 
@@ -228,7 +228,7 @@ class Steps:
         self.save("booting", marker=text.partition(":")[0])
 
     def _checked(self, check: Check) -> None:
-        self._events.phase("prove", f"{check.name} {check.detail}")
+        self._events.phase("prove", f"{check.name}: {check.detail}")
 
     def _log_tail(self, release: Release) -> tuple[str, ...]:
         try:

@@ -169,6 +169,7 @@ class Switch:
             self._steps.watch(old)
             self._steps.prove(old)
             self._steps.promote(old)
+            self._adopt("put_back")
         except (Failed, Fault, DockerError, OSError) as error:
             second = failed("back", error)
             self._steps.save("down", reason=f"{failure.detail} Then: {second.detail}")

@@ -63,13 +63,16 @@ def judge_log(
         for text, reason in banned.items():
             if text in line:
                 why = f" {reason}" if reason else ""
-                return False, f"holds “{text}”:{why} The line: {line.strip()[:_WIDTH]}"
+                return False, f"it holds “{text}”:{why} The line: {line.strip()[:_WIDTH]}"
         for text in [text for text in missing if text in line]:
             del missing[text]
     if missing:
         text, reason = next(iter(missing.items()))
-        return False, f"lacks “{text}”. {reason}".rstrip()
-    return True, f"holds none of {len(banned)} forbidden and all of {len(required)} required lines"
+        return False, f"it lacks “{text}”. {reason}".rstrip()
+    return (
+        True,
+        f"it holds none of {len(banned)} forbidden and all of {len(required)} required lines",
+    )
 
 
 def hide(text: str, secret: str) -> str:

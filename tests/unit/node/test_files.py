@@ -153,7 +153,7 @@ def test_telling_lines() -> None:
 def test_log_rows() -> None:
     assert judge_log(["a b"], ["c"], ["a", "b"]) == (
         True,
-        "holds none of 1 forbidden and all of 2 required lines",
+        "it holds none of 1 forbidden and all of 2 required lines",
     )
     assert not judge_log(["a c"], ["c"], [])[0] and not judge_log([], [], ["a"])[0]
 

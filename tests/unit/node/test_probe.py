@@ -236,7 +236,7 @@ def test_a_key_that_an_engine_echoes_is_hidden(ask: Any, engine: Engine) -> None
 
 def test_nothing_there_is_refused_in_words(ask: Any) -> None:
     result = ask(url="http://127.0.0.1:9")
-    assert last(result)["detail"] == "could not be asked: nothing listens at 127.0.0.1:9"
+    assert last(result)["detail"] == "it could not be asked: nothing listens at 127.0.0.1:9"
 
 
 def test_a_key_file_without_a_key_is_a_fault(tmp_path: Path) -> None:

@@ -193,3 +193,41 @@ def test_two_switches_of_one_service_do_not_meet(world: World) -> None:
     with hold_lock(world.service.lock):
         done = world.switch(NEW)
     assert done["error"]["code"] == "busy" and world.made == 0
+
+
+ADOPT = {"ids": ["f" * 64], "park": "park the owner's", "put_back": "start the owner's"}
+
+
+def scripts(world: World) -> list[str]:
+    """What was done about the owner's own containers, in order, beside our own starts."""
+    shell = {"sh": lambda argv: argv[2], "systemctl": lambda argv: argv[1]}
+    told = [shell[argv[0]](argv) for argv in world.said if argv[0] in shell]
+    return [word for word in told if word in ("start", ADOPT["park"], ADOPT["put_back"])]
+
+
+def test_what_the_owner_runs_by_hand_makes_way_and_stays_away(world: World) -> None:
+    row = Listed("f" * 64, "mine", "running", {}, (("127.0.0.1", 18123),))
+    world.strangers.append((Container("f" * 64, "mine", True, "running", ""), row))
+    world.release(NEW)
+    assert world.switch(NEW)["result"]["result"] == "refused"
+    assert world.switch(NEW, adopt=ADOPT)["ok"]
+    assert scripts(world) == [ADOPT["park"], "start"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "upgrade"])
+def test_what_the_owner_runs_by_hand_comes_back_when_ours_does_not_serve(
+    world: World, first: bool
+) -> None:
+    if not first:
+        world.release(OLD)
+        world.serving(OLD)
+        world.said.clear()
+    world.release(NEW, Engine(dies_at=3))
+    done = world.switch(NEW, adopt=ADOPT)
+    assert done["result"]["result"] == ("failed" if first else "rolled_back")
+    assert scripts(world) == [
+        ADOPT["park"],
+        "start",
+        *([] if first else ["start"]),
+        ADOPT["put_back"],
+    ]

@@ -376,7 +376,12 @@ class World:
             self.box.running = False
             self._ended()
         name = engine.proof_fails
-        check = {"name": name or "alive", "ok": not name, "detail": "answered 17", "seconds": 5.0}
+        check = {
+            "name": name or "alive",
+            "ok": not name,
+            "detail": "it answered 17",
+            "seconds": 5.0,
+        }
         return {"ok": not name, "failure": name or None, "checks": [check], "skipped": []}
 
 
