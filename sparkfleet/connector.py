@@ -23,6 +23,7 @@ from typing import Any
 
 import gevent
 from paramiko import Channel, SSHException, Transport
+from paramiko.ssh_exception import NoValidConnectionsError
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.connectors.ssh import SSHConnector
 

@@ -33,9 +33,15 @@ def _survey(connector: SparkConnector, plan: HostPlan) -> HostFacts | Unreachabl
     limit = DEADLINE + MARGIN + 5
     # With a password the whole command runs under sudo; without one it makes itself root where it
     # may, and reads what it can where it may not.
+    refused = ""
     if connector.state.config.SUDO_PASSWORD:
         answer = connector.run(command, sudo=True, timeout=limit)
         if answer.ok:
             return read_answer(answer.status, answer.text, answer.errors)
+        refused = answer.errors
     answer = connector.run(command, sudo=False, timeout=limit)
-    return read_answer(answer.status, answer.text, answer.errors)
+    facts = read_answer(answer.status, answer.text, answer.errors)
+    if refused and isinstance(facts, HostFacts) and not facts.privileged:
+        # What it said of the password that was given, not of the one that was not.
+        return facts.model_copy(update={"sudo_error": refused})
+    return facts

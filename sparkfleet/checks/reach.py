@@ -132,13 +132,6 @@ ROWS = (
         "Wait for the boot, or set ssh_port in the inventory.",
     ),
     Row(
-        r"unable to connect to port",
-        "reachable",
-        "{host} did not accept a connection on its SSH port.",
-        "It is off or still booting, sshd is on another port, or its address has changed.",
-        "Ping it from here; set ssh_hostname or ssh_port where they have changed.",
-    ),
-    Row(
         r"resolve|name or service not known|nodename nor servname|getaddrinfo",
         "reachable",
         "The name {host} leads to no address.",
@@ -151,6 +144,13 @@ ROWS = (
         "{host} could not be reached.",
         "It is off, on another network, or its address has changed.",
         "Ping it from here; set ssh_hostname to its present address where that has changed.",
+    ),
+    Row(
+        r"unable to connect to port",
+        "reachable",
+        "{host} did not accept a connection on its SSH port.",
+        "It is off or still booting, sshd is on another port, or its address has changed.",
+        "Ping it from here; set ssh_hostname or ssh_port where they have changed.",
     ),
 )
 

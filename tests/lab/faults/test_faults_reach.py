@@ -24,7 +24,7 @@ def test_a_host_out_of_reach_is_given_up_in_bounded_time(box: Box) -> None:
     with box.untouched():
         began = time.monotonic()
         with box.lab.network_cut(box.host):
-            box.fails(f"{box.host} could not be reached.", "Ping it from here")
+            box.fails(f"{box.host} could not be reached.", "It is off", "Ping it from here")
         assert time.monotonic() - began < BOUND
         assert "nothing changed" in box.works().out
 
