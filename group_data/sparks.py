@@ -6,7 +6,8 @@ Every key is explained in docs/inventory.md; a misspelt one is refused before an
 # What to serve: a file in recipes/.
 recipe = "qwen36-35b-heretic"
 
-# GPU memory: a preset of the recipe. `alone`: nothing else runs on the box; `shared`: other work does.
+# GPU memory: a preset of the recipe. `alone`: nothing else runs on the box; `shared`: other work
+# does.
 preset = "alone"
 
 # Where the engine listens on the host. Closed by default: only the Spark itself reaches it.

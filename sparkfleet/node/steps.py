@@ -85,6 +85,11 @@ class Steps:
         except DockerError:
             return None
 
+    def remove_container(self) -> None:
+        """Take the service's own container away, stopped as it is: its name may be wanted."""
+        for row in self._means.docker.containers({PROJECT: f"sparkfleet-{self._service.name}"}):
+            self._means.docker.remove(row.id)
+
     def runs(self, release: Release) -> bool:
         """Whether the service's container runs, and from this release."""
         container = self.container()

@@ -160,7 +160,9 @@ class Switch:
         try:
             if self._old is None:
                 self._leave_stopped(failure)
-                self._adopt("put_back")
+                if self._request.adopt:
+                    self._steps.remove_container()
+                    self._adopt("put_back")
                 return self._end("failed", failure)
             old = load_release(self._old)
             if not self._steps.runs(old):
@@ -231,7 +233,7 @@ def perform(
     """Hold the service's lock, switch, tell the outcome; returns the exit status."""
     service = Service(request.root, request.service, means.run_dir)
     try:
-        with hold_lock(service.lock, patience=15.0, clock=means.clock, sleep=means.sleep):
+        with hold_lock(service.lock, patience=45.0, clock=means.clock, sleep=means.sleep):
             switch = Switch(request, events, means, job)
             outcome = switch.settle() if settle else switch.run()
     except Busy:
