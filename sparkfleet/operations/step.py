@@ -15,6 +15,7 @@ from sparkfleet.verdict import Failure, Verdict
 
 Work = Callable[[SparkConnector], Failure | None]
 
+
 def step(verdict: Verdict, name: str, work: Work) -> None:
     """Add an operation that runs `work` on the host unless something failed there before.
 
