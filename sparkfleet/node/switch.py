@@ -65,8 +65,7 @@ class Switch:
         try:
             new = load_release(self._service.release_dir(self._request.release))
             if not self._joins(new):
-                with self._steps.timed("preflight", "checking all that needs no stop"):
-                    self._preflight(new)
+                self._preflight(new)
         except (Fault, DockerError, OSError) as fault:
             # An earlier try that was cut may have stopped the old release already.
             failure = failed("preflight", fault)
@@ -99,13 +98,14 @@ class Switch:
 
     def _preflight(self, release: Release) -> None:
         request, means = self._request, self._means
-        preflight(
-            release,
-            means.docker,
-            means.run,
-            gpu=request.gpu_check,
-            making_way=request.adopted,
-        )
+        with self._steps.timed("preflight", "checking all that needs no stop"):
+            preflight(
+                release,
+                means.docker,
+                means.run,
+                gpu=request.gpu_check,
+                making_way=request.adopted,
+            )
 
     def _adopt(self, what: str) -> None:
         """Let the owner's own containers make way (`park`), or come back (`put_back`).
@@ -130,12 +130,18 @@ class Switch:
         if runs and self._steps.is_proven():
             self._steps.promote(release)
             return self._end("unchanged")
+        if runs and self._serves(release):
+            self._steps.promote(release)
+            return self._end("started")
         try:
-            if not runs or not self._serves(release):
-                self._note()
-                self._steps.replace(release, drain_timeout=self._request.drain_timeout)
-                self._steps.watch(release)
-                self._steps.prove(release)
+            self._preflight(release)
+        except (Fault, DockerError, OSError) as fault:
+            return self._end("refused", failed("preflight", fault))
+        try:
+            self._note()
+            self._steps.replace(release, drain_timeout=self._request.drain_timeout)
+            self._steps.watch(release)
+            self._steps.prove(release)
         except Failed as failure:
             self._steps.save("failed", reason=failure.detail)
             return self._end("failed", failure)

@@ -63,6 +63,15 @@ def test_a_start_that_is_asked_for_is_one(world: World) -> None:
     assert world.made == 2 and world.state.phase == "proven"
 
 
+def test_a_start_that_could_not_succeed_stops_nothing(world: World) -> None:
+    world.release(NEW)
+    world.serving(NEW)
+    world.gpu = Outcome(1, err="No devices were found")
+    done = world.switch(NEW, restart=True)
+    assert done["error"]["code"] == "refused" and "torn from its firmware" in done["error"]["why"]
+    assert world.serves == NEW and world.made == 1
+
+
 def test_a_running_engine_that_fails_its_proof_is_started_again(world: World) -> None:
     world.release(NEW)
     world.serving(NEW)
