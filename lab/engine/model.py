@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Literal
 
 from lab.engine import chroot, plan
 from lab.engine.workshop import Workshop
@@ -63,10 +64,8 @@ def _publish(
     store: Store, repo: str, source: Path, *, gated: bool = False, private: bool = False
 ) -> None:
     """Publish unless it is there: a head that a test moved stays where it is."""
-    if store.repo(repo) is None:
-        store.publish(
-            repo, source, date=PUBLISHED, gated="manual" if gated else False, private=private
-        )
+    gate: Literal[False, "manual"] = "manual" if gated else False
+    store.publish(repo, source, date=PUBLISHED, gated=gate, private=private, keep_head=True)
 
 
 def _recipe_a(store: Store, room: Path) -> None:
@@ -76,12 +75,9 @@ def _recipe_a(store: Store, room: Path) -> None:
         (WEIGHTS_A, GOOD_KEYS, "2026-06-18T20:00:00.000Z"),
         (DRAFTER_A, ("layers.0.self_attn.q_proj.weight",), "2026-04-20T08:00:00.000Z"),
     )
-    known = {repo for repo, *_ in dated if store.repo(repo) is not None}
     for repo, keys, date in dated:
-        if repo in known:
-            continue
         shutil.rmtree(room, ignore_errors=True)
         room.mkdir(parents=True)
         (room / "config.json").write_text('{"model_type": "qwen3_5_moe"}\n')
         write_safetensors(room / "model.safetensors", dict.fromkeys(keys, 4096), seed=len(date))
-        store.publish(repo, room, date=date, title=f"Weights of {date[:10]}")
+        store.publish(repo, room, date=date, title=f"Weights of {date[:10]}", keep_head=True)

@@ -158,10 +158,12 @@ class Store:
         title: str = "Upload",
         gated: Literal[False, "manual"] = False,
         private: bool = False,
+        keep_head: bool = False,
     ) -> str:
         """Make the files under `source` the head of `repo_id` and return the commit's id.
 
         The id is a hash of the content, date and title: publishing the same again changes nothing.
+        With `keep_head`, a commit that is known already stays where it is in the history.
         """
         files = tuple(
             describe(source, path) for path in sorted(source.rglob("*")) if path.is_file()
@@ -173,6 +175,8 @@ class Store:
         with self._lock:
             manifest = self._manifest(repo_id)
             known = _load(json.loads(manifest.read_text())).commits if manifest.exists() else ()
+            if keep_head and commit.id in {c.id for c in known}:
+                return commit.id
             target = self.data / repo_id / commit.id
             if not target.exists():
                 partial = target.with_name(target.name + ".partial")

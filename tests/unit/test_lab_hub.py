@@ -242,6 +242,10 @@ def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
     assert store.publish("lab/x", source) == first
     repo = store.repo("lab/x")
     assert repo is not None and len(repo.commits) == 1
+    moved = store.move_head("lab/x", date="2026-12-01T00:00:00.000Z")
+    assert store.publish("lab/x", source, keep_head=True) == first
+    repo = store.repo("lab/x")
+    assert repo is not None and repo.head.id == moved
 
 
 def test_a_big_repository_is_made_on_demand_and_reproducible(tmp_path: Path) -> None:
