@@ -24,11 +24,12 @@ if not __package__:
 
 from sparkfleet.node import wire
 from sparkfleet.node.boot import BootWatch
-from sparkfleet.node.disk import Busy, hold_lock, read_json
+from sparkfleet.node.disk import Busy, hold_lock
 from sparkfleet.node.docker import Container, DockerError
 from sparkfleet.node.failed import failed_boot, failed_proof
 from sparkfleet.node.faults import OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release, services
+from sparkfleet.node.pending import Pending
 from sparkfleet.node.state import State, load_state, save_state
 from sparkfleet.node.steps import Means, release_of, secret_of
 from sparkfleet.node.systemd import Unit
@@ -196,8 +197,7 @@ class Watch:
         if self.settles >= 3:
             return SELDOM
         self.settles += 1
-        pending: dict[str, Any] = read_json(self.service.switch) or {}
-        job = Path(str(pending.get("job") or f"settle-{self.service.name}")).stem
+        job = Path(Pending(self.service).job or f"settle-{self.service.name}").stem
         self.say(f"{self.service.name}: a switch was cut; ending it (sparkfleet-job-{job}).")
         argv = ["systemd-run", "--quiet", "--collect", f"--unit=sparkfleet-job-{job}"]
         argv += [sys.executable, str(SWITCH), "--settle"]

@@ -145,7 +145,7 @@ def run(service: Service, docker: DockerApi, say: Callable[[str], None]) -> int:
 def _alone(service: Service, release: Release, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the box's one place to boot, after waiting for it as long as a boot may take."""
     with ExitStack() as stack:
-        lock = service.run / "boot.lock"
+        lock = service.run / ".boot.lock"  # no service has a name like that
         try:
             stack.enter_context(hold_lock(lock))
         except Busy:

@@ -19,7 +19,6 @@ to go back to; stopped, or `current` itself fails), down (the old release is not
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,13 @@ from typing import Any
 if not __package__:
     sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
-from sparkfleet.node.disk import Busy, hold_lock, read_json, remove, write_whole
+from sparkfleet.node.disk import Busy, hold_lock, read_json, remove
 from sparkfleet.node.docker import DockerError
 from sparkfleet.node.events import Events
-from sparkfleet.node.failed import Failed, again, error_of, failed
+from sparkfleet.node.failed import Failed, error_of, failed
 from sparkfleet.node.faults import BUSY, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
+from sparkfleet.node.pending import Pending
 from sparkfleet.node.preflight import preflight
 from sparkfleet.node.request import Request
 from sparkfleet.node.state import record
@@ -52,14 +52,14 @@ class Switch:
         self._request, self._events, self._means, self._job = request, events, means, job
         self._service = Service(request.root, request.service, means.run_dir)
         self._steps = Steps(self._service, events, means)
-        self._pending: dict[str, Any] = read_json(self._service.switch) or {}
+        self._pending = Pending(self._service)
         self._old = self._service.linked(self._service.current)
         self._began = means.clock()
 
     def run(self) -> dict[str, Any]:
         """The outcome: result, from, to, seconds, and failure where there is one."""
-        if self._is_same_switch() and self._pending.get("back"):
-            return self._go_back(again(self._pending["back"]))
+        if back := self._pending.way_back(self._request.release):
+            return self._go_back(back)
         if self._old == self._service.release_dir(self._request.release):
             return self._again(load_release(self._old))
         try:
@@ -72,7 +72,7 @@ class Switch:
             return self._go_back(failure) if self._pending else self._end("refused", failure)
         try:
             self._note()
-            if self._pending["tries"] > TRIES:
+            if self._pending.tries > TRIES:
                 raise Failed("switch", f"It was cut {TRIES} times and is not tried again.")
             if not self._joins(new):
                 self._adopt("park")
@@ -87,7 +87,7 @@ class Switch:
     def settle(self) -> dict[str, Any]:
         """End a switch that was cut: go on with it; or, after a restart of the host, hold to
         `current`, which systemd has started."""
-        if self._pending.get("boot") == self._means.boot_id():
+        if self._pending.boot == self._means.boot_id():
             return self.run()
         if self._old == self._service.release_dir(self._request.release):
             self._steps.promote(load_release(self._old))  # cut between the proof and the last line
@@ -194,27 +194,14 @@ class Switch:
 
     # What is on disk while it goes on, and after
 
-    def _is_same_switch(self) -> bool:
-        request = self._pending.get("request") or {}
-        return bool(request.get("release") == self._request.release)
-
     def _joins(self, release: Release) -> bool:
         """Whether a try that was cut has started `release` under trial already."""
         on_trial = self._service.on_trial() == release.dir
         return bool(self._pending) and on_trial and self._steps.runs(release)
 
     def _note(self, back: Failed | None = None) -> None:
-        """Say on disk that a switch is under way, before the first change."""
-        tries = int(self._pending.get("tries", 0)) if self._is_same_switch() else 0
-        self._pending = {
-            "request": self._request.plain(),
-            "boot": self._means.boot_id(),
-            "job": self._job,
-            "since": round(self._means.clock(), 3),
-            "tries": tries + (back is None),
-            "back": back.as_dict() if back else None,
-        }
-        write_whole(self._service.switch, json.dumps(self._pending) + "\n", 0o600)
+        boot, now = self._means.boot_id(), self._means.clock()
+        self._pending.note(self._request, boot=boot, job=self._job, now=now, back=back)
 
     def _end(self, result: str, failure: Failed | None = None) -> dict[str, Any]:
         total = round(self._means.clock() - self._began, 1)
@@ -229,7 +216,7 @@ class Switch:
         if result not in ("unchanged", "refused"):
             stamp = {"t": round(self._means.clock(), 3), "who": self._request.who}
             record(self._service, stamp | outcome)
-        remove(self._service.switch)
+        self._pending.clear()
         return outcome
 
 
@@ -262,11 +249,10 @@ def perform(
 
 
 def _settle(root: Path, name: str) -> int:
-    pending = read_json(Service(root, name).switch)
-    if not isinstance(pending, dict):
+    pending = Pending(Service(root, name))
+    if not pending:
         return OK
-    job = str(pending.get("job") or "")
-    request = Request.parse(pending.get("request"))
+    job, request = pending.job, pending.request
     with Events.for_request(job) if job and Path(job).exists() else Events(None) as events:
         return perform(request, events, Means(), job=job, settle=True)
 

@@ -102,7 +102,7 @@ def test_an_engine_that_dies_is_named_and_is_a_failure_even_with_status_0(
 
 def test_the_second_service_waits_until_the_first_is_ready(here: Path, world: World) -> None:
     said: list[str] = []
-    lock = hold_lock(world.run_dir / "boot.lock")
+    lock = hold_lock(world.run_dir / ".boot.lock")
     lock.__enter__()
     release = when(lambda: said, lambda: lock.__exit__(None, None, None))
     when((here / "started").exists, lambda: (here / "stop").write_text("0"))

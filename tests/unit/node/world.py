@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sparkfleet.node import commands, disk, state, steps, switch, systemd, wire
+from sparkfleet.node import commands, disk, pending, state, steps, switch, systemd, wire
 from sparkfleet.node.docker import Container, DockerError, Listed
 from sparkfleet.node.events import Events
 from sparkfleet.node.layout import Release, Service
@@ -159,9 +159,9 @@ class World:
         """Run what was given to systemd-run: `switch.py --settle`."""
         while self.jobs:
             self.jobs -= 1
-            pending = disk.read_json(self.service.switch)
-            if pending:
-                self.switch(pending["request"]["release"], settle=True)
+            cut = pending.Pending(self.service)
+            if cut:
+                self.switch(cut.request.release, settle=True)
 
     def power_cut(self) -> None:
         """All that is not on disk is gone; then the host boots."""
@@ -394,7 +394,7 @@ def stamp(seconds: float) -> str:
 def make_world(root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(root)
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # hundreds of switches, nothing to lose
-    for module in (steps, switch, state, systemd):
+    for module in (steps, switch, pending, state, systemd):
         for name in ("write_whole", "point_link", "remove", "append_line"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, mortal(made, getattr(disk, name)))
