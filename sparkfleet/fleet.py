@@ -54,6 +54,8 @@ class Fleet:
     work: dict[str, HostWork] = field(default_factory=dict)
     verdict: Verdict = field(default_factory=Verdict)
     once: Once = field(default_factory=Once)
+    dry: bool = False
+    """pyinfra was called with --dry: nothing is changed, on the controller neither."""
     json: bool = False
     """pyinfra was called with --json: standard output is for its JSON alone."""
 

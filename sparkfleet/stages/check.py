@@ -59,6 +59,8 @@ def _check(fleet: Fleet) -> None:
             fleet.work[name] = _decide(fleet, plan, facts)
     _show_work(console, fleet)
     if all(work.nothing for work in fleet.work.values()):
+        if not fleet.dry:  # the hosts are as they should be; pins that were missing are not
+            fleet.save()
         report_now(fleet)
         if not fleet.json:  # pyinfra would ask whether to make no changes
             sys.exit(1 if fleet.verdict.failures else 0)

@@ -63,7 +63,8 @@ def switch(fleet: Fleet, work: HostWork) -> Any:
                 f"No host was switched after {', '.join(fleet.verdict.failures)} failed. Mend that "
                 "and run again, or add --data partial=true to go on with the others."
             )
-        if fleet.verdict.stopped:
+        if fleet.verdict.stopped:  # pyinfra calls it a success; nothing was done
+            connector.host.log_styled("Not begun: the roll has stopped.", fg="yellow")
             return None
         for one in work.switches:
             failure = _switch(fleet, connector, one)
