@@ -225,4 +225,6 @@ def _interrupted(signum: int, frame: FrameType | None) -> NoReturn:
         "the same command finds them and carries on.",
         err=True,
     )
-    sys.exit(INTERRUPTED)
+    # Not sys.exit: greenlets that follow a step would connect again, and keep this alive.
+    sys.stdout.flush()
+    os._exit(INTERRUPTED)

@@ -142,6 +142,8 @@ class Fetch:
             yield copy
         finally:
             copy.unlink(missing_ok=True)
+            # Whoever asked may be gone by now, and would have removed it.
+            Path(source).unlink(missing_ok=True)
 
     # ---- the container
 
