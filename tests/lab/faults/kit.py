@@ -78,7 +78,7 @@ class Box:
     """These tests' own, so that its faults are nobody else's."""
     data: dict[str, Any] = field(default_factory=dict)
     baseline: dict[str, str] = field(default_factory=dict)
-    """Of the whole session: the release that the host serves between tests."""
+    """Of the whole session: by host the release that it serves between tests; the `lock` then."""
 
     @property
     def lab(self) -> Lab:
@@ -207,13 +207,16 @@ class Box:
 
     def settle(self) -> None:
         """Have the baseline proven, by a run only where it is not."""
-        link = self.baseline.get(self.host)
-        if not link:
+        lock = self.fleet.dir / "recipes.lock"
+        if self.host not in self.baseline:
             self.lab.fresh(self.host)
-        elif self.current() == link and self.well():
+            self.works()
+            self.baseline[self.host] = self.current()
+            self.baseline["lock"] = lock.read_text()
             return
-        self.works()
-        self.baseline[self.host] = self.current()
+        lock.write_text(self.baseline["lock"])
+        if self.current() != self.baseline[self.host] or not self.well():
+            self.works()
 
     @contextmanager
     def untouched(self) -> Iterator[None]:

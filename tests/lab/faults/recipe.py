@@ -52,7 +52,8 @@ def recipe(registry: str, **changes: Any) -> dict[str, Any]:
             },
             "source": "lab",
         },
-        "common_additions": ["drain", "guard"],
+        "common_additions": ["guard"],
+        "additions": [DRAIN],
         "presets": {"alone": 0.85, "shared": 0.7},
         "max_utilization": {"value": 0.88, "reason": "as on a Spark", "source": "lab"},
         "disk_gib": 1,
@@ -65,6 +66,12 @@ def recipe(registry: str, **changes: Any) -> dict[str, Any]:
     } | changed
 
 
+DRAIN = {
+    "flag": "shutdown-timeout",
+    "value": 3,
+    "reason": "As the recipes have it, but a request that hangs is not waited for so long",
+    "source": "lab",
+}
 DRAFTING = {"method": "draft_model", "model": "/drafter", "num_speculative_tokens": 3}
 
 IMAGE_OR_MODEL = ("tag", "version", "digest", "repository", "model")

@@ -46,7 +46,7 @@ def test_an_engine_that_hangs_is_restarted(box: Box) -> None:
     box.works(**change)
     first = box.serves()
     client = play(box, "wedges:0")
-    eventually(lambda: box.state["container"] != first, 60, "restarted")
+    eventually(lambda: box.state["container"] != first, 90, "restarted")
     box.recovers()
     assert box.serves() != first
     journal = box.sh("journalctl -u sparkfleet-agent --no-pager -n 50")
