@@ -109,10 +109,17 @@ class Fleet:
         )
         return path
 
-    def run(self, inventory: Path, *words: str, timeout: float = 1200, stdin: str = "") -> Run:
-        """`pyinfra -y INVENTORY deploy.py WORDS`, as an owner runs it."""
+    def run(
+        self,
+        inventory: Path,
+        *words: str,
+        play: str = "deploy.py",
+        timeout: float = 1200,
+        stdin: str = "",
+    ) -> Run:
+        """`pyinfra -y INVENTORY deploy.py WORDS`, as an owner runs it, or another play."""
         done = subprocess.run(
-            [str(BIN / "pyinfra"), "-y", str(inventory), "deploy.py", *words],
+            [str(BIN / "pyinfra"), "-y", str(inventory), play, *words],
             cwd=PROJECT,
             input=stdin,
             capture_output=True,
