@@ -31,7 +31,7 @@ from sparkfleet.node.disk import Busy, hold_lock
 from sparkfleet.node.docker import Docker, DockerApi, DockerError
 from sparkfleet.node.faults import CONFIG, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
-from sparkfleet.node.ports import holder, is_local
+from sparkfleet.node.ports import is_local, lasting_holder
 from sparkfleet.node.probe import alive
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -95,7 +95,7 @@ def check_port(
             next="Correct `bind` in the inventory, or bring the interface up.",
             code="bind",
         )
-    taken = holder(release.bind, release.port, docker)
+    taken = lasting_holder(release.bind, release.port, docker)
     if taken is not None and taken.project != release.project and taken.id not in making_way:
         raise Fault(
             f"Port {release.port} is taken by {taken.words}.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sparkfleet.node.docker import DockerApi, DockerError
 
 PROC = Path("/proc")
 _LISTEN = "0A"
+#: What Docker listens with for a container.
+PROXY = "docker-proxy"
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,7 @@ def holder(bind: str, port: int, docker: DockerApi) -> Holder | None:
     """
     try:
         for row in docker.containers():
-            if row.state == "running" and any(
-                number == port and _overlap(bind, address) for address, number in row.ports
-            ):
+            if any(number == port and _overlap(bind, address) for address, number in row.ports):
                 project = row.labels.get("com.docker.compose.project", "")
                 return Holder(f"the container {row.name}", project, row.id)
     except DockerError:
@@ -56,6 +57,28 @@ def holder(bind: str, port: int, docker: DockerApi) -> Holder | None:
         return None
     names = sorted(set(_listeners(port)))
     return Holder(", ".join(names) or "a process that can't be told")
+
+
+def lasting_holder(
+    bind: str,
+    port: int,
+    docker: DockerApi,
+    *,
+    patience: float = 15.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Holder | None:
+    """As `holder`, waiting `patience` seconds for a container that comes or goes just now.
+
+    While one does, Docker's proxy holds the port and Docker names no container for it.
+    """
+    until = clock() + patience
+    while True:
+        found = holder(bind, port, docker)
+        passing = found is not None and not found.id and found.words.startswith(PROXY)
+        if not passing or clock() >= until:
+            return found
+        sleep(0.5)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.node import commands
+from sparkfleet.node import commands, ports
 from sparkfleet.node.disk import Busy, append_line, hold_lock, point_link, read_json, write_whole
 from sparkfleet.node.engine import check_port, clear_way, drop_caches, to_run
 from sparkfleet.node.events import Events, failure
@@ -84,6 +84,27 @@ def test_a_port_and_who_holds_it(world: World) -> None:
         found = holder("127.0.0.1", port, world)
         assert found is not None and f"(pid {os.getpid()})" in found.words
     assert is_free("127.0.0.1", port) and holder("127.0.0.1", port, world) is None
+
+
+def test_a_port_whose_container_comes_or_goes_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = [ports.Holder("docker-proxy (pid 7)")] * 3 + [ports.Holder("the container x", "p", "i")]
+    monkeypatch.setattr(ports, "holder", lambda *_: seen.pop(0) if len(seen) > 1 else seen[0])
+    moment = iter(range(100))
+
+    def look() -> ports.Holder | None:
+        return ports.lasting_holder(
+            "127.0.0.1", 1, world, clock=lambda: next(moment), sleep=lambda seconds: None
+        )
+
+    found = look()
+    assert found is not None and found.project == "p"
+    seen[0] = ports.Holder("docker-proxy (pid 7)")
+    assert look() == seen[0]
+    seen[0] = ports.Holder("nginx (pid 7)")
+    before = next(moment)
+    assert look() == seen[0] and next(moment) == before + 2
 
 
 def test_an_address_of_another_host_is_refused(world: World) -> None:
