@@ -54,13 +54,18 @@ _PROOF_NEXT = {
     "another model is never accepted.",
     "log": "Mend what that line tells of: another image, or newer weights (pin them anew).",
 }
+_SILENT_NEXT = (
+    "Its last lines below may show where it hangs; if it was only slow, raise proof_timeout in the "
+    "recipe."
+)
 _ANSWER_NEXT = "Compare image, weights and flags with what the recipe was published with."
 
 
 def failed_proof(check: Mapping[str, Any]) -> tuple[str, str]:
     """A check of the probe that failed, as a sentence, and the next step."""
     name, detail = str(check["name"]), str(check["detail"])
-    return f"The proof {name} failed: {detail.rstrip('.')}.", _PROOF_NEXT.get(name, _ANSWER_NEXT)
+    answer = _SILENT_NEXT if "could not be asked" in detail else _ANSWER_NEXT
+    return f"The proof {name} failed: {detail.rstrip('.')}.", _PROOF_NEXT.get(name, answer)
 
 
 def again(raw: Mapping[str, Any]) -> Failed:

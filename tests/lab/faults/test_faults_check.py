@@ -54,7 +54,8 @@ def process_on(port: int) -> Callable[[Lab, str], AbstractContextManager[None]]:
 def stranger(options: str = "") -> Callable[[Lab, str], AbstractContextManager[None]]:
     """A container of the owner's own, of an image that is not the engine's."""
     start = (
-        "docker commit $(docker ps -q --filter name=standin) owners/own:1 && "
+        "box=$(docker create $(docker inspect -f '{{.Image}}' standin) true) && "
+        "docker commit $box owners/own:1 && docker rm $box && "
         f"docker run -d --name owners-own {options} --entrypoint sleep owners/own:1 infinity"
     )
     stop = "docker rm -f owners-own; docker image rm owners/own:1"

@@ -36,7 +36,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"tag": "forbidden-log"},
         ("The proof log failed", "not found in params_dict", "Weights skipped"),
     ),
-    "mute": ({"tag": "mute"}, ("The proof arithmetic failed", "within 4 s")),
+    "mute": ({"tag": "mute"}, ("The proof arithmetic failed", "no whole answer in 4 s", "proof_timeout")),
     "wrong-version": ({"tag": "wrong-version"}, ("The proof version failed", "2.0.0")),
 }
 
@@ -52,6 +52,22 @@ def test_a_bad_release_is_told_and_the_old_one_is_back(box: Box, name: str) -> N
     assert box.current() == before
     box.serves()
     assert "nothing changed" in box.works().out, "what the inventory said before is in place"
+
+
+def test_a_first_release_that_is_bad_leaves_all_stopped(box: Box) -> None:
+    """There is nothing to go back to: nothing counts as proven, and the next run carries on."""
+    box.lab.fresh(box.host)
+    run = box.fails(
+        "It is stopped; there was no release to go back to.",
+        "The proof arithmetic failed",
+        tag="wrong-answer",
+        version="2.0.0",
+    )
+    assert "proven" not in run.out
+    assert box.current() == "" and box.phase == "failed"
+    assert box.sh("docker ps -q; systemctl is-enabled sparkfleet-llm || true").strip() == "disabled"
+    box.works()
+    box.serves()
 
 
 def test_after_a_bad_host_no_later_one_is_touched(box: Box, sparks: list[str]) -> None:
