@@ -36,7 +36,10 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"tag": "forbidden-log"},
         ("The proof log failed", "not found in params_dict", "Weights skipped"),
     ),
-    "mute": ({"tag": "mute"}, ("The proof arithmetic failed", "no whole answer in 4 s", "proof_timeout")),
+    "mute": (
+        {"tag": "mute"},
+        ("The proof arithmetic failed", "no whole answer in 4 s", "proof_timeout"),
+    ),
     "wrong-version": ({"tag": "wrong-version"}, ("The proof version failed", "2.0.0")),
 }
 
