@@ -65,6 +65,11 @@ class Bench:
         done = self.lab.exec(self.host, command, timeout=timeout, text=text, check=True)
         return done.stdout.strip()
 
+    def ensure(self) -> None:
+        """Install, unless the programs are still there: other tests make hosts bare again."""
+        if self.lab.exec(self.host, f"test -e {PROGRAMS}/job.py").returncode != 0:
+            self.install()
+
     def clear(self) -> None:
         """Nothing deployed, no agent; the programs stay."""
         self.lab.exec(self.host, CLEAR, timeout=120)

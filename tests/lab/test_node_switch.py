@@ -27,6 +27,7 @@ def installed(lab: Lab) -> Iterator[Bench]:
 @pytest.fixture
 def bench(installed: Bench) -> Bench:
     """The service, with nothing deployed and no agent."""
+    installed.ensure()
     installed.clear()
     return installed
 
@@ -34,6 +35,7 @@ def bench(installed: Bench) -> Bench:
 @pytest.fixture
 def serving(installed: Bench) -> Bench:
     """The service with release ONE proven and no agent; as the last test left it, if so."""
+    installed.ensure()
     if not installed.serves_alone(ONE):
         installed.clear()
         installed.release(ONE)
