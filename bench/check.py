@@ -3,9 +3,10 @@
     python -m bench.check [--rounds N]
 
 All three reach the same hosts in the same rounds, over cold SSH connections, as the same user with
-the same key, and write to a file. sparkrun reads some 13 things of a host in about 4 connections;
-ours reads what a deploy of the inventory needs to know, in one. The floor is a bare `ssh HOST true`
-to all hosts at once. Exit code 0 when everything ran, whatever it took.
+the same key, and write to a file; each tool is installed with what it needs and no more. sparkrun
+reads some 13 things of a host in several connections; ours reads what a deploy of the inventory
+needs to know, in one. The floor is a bare `ssh HOST true` to all hosts at once. Exit code 0 when
+everything ran, whatever it took.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from bench import sparkrun
 from bench.clock import Contestant, Took, alternate, middle
 from bench.errors import BenchError
+from bench.installed import ourselves
 from lab.api import Host, Lab, LabError
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -42,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hosts = list(lab.hosts.values())[:HOSTS]
         if len(hosts) < HOSTS:
             raise BenchError(f"The lab has {len(hosts)} hosts; {HOSTS} are measured: make lab-up")
-        program = sparkrun.installed(lab.cache)
+        programs = ourselves(lab.cache), sparkrun.installed(lab.cache)
         with tempfile.TemporaryDirectory(prefix="sparkfleet-bench-") as place:
-            contestants = line_up(hosts, program, Path(place))
+            contestants = line_up(hosts, *programs, Path(place))
             took = alternate(contestants, max(1, options.rounds))
     except (BenchError, LabError) as error:
         print(error, file=sys.stderr)
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def line_up(hosts: Sequence[Host], sparkrun_program: Path, place: Path) -> list[Contestant]:
+def line_up(hosts: Sequence[Host], pyinfra: Path, other: Path, place: Path) -> list[Contestant]:
     """Everyone who takes part; what they need is written below `place`."""
     addresses = [host.address for host in hosts]
     home = place / "home"
@@ -62,19 +64,18 @@ def line_up(hosts: Sequence[Host], sparkrun_program: Path, place: Path) -> list[
     ssh_config.write_text("\n".join(map(ssh_stanza, hosts)))
     theirs = sparkrun.configure(home, ssh_config, hosts[0].user)
     env = environment(home)
-    pyinfra = str(Path(sys.executable).with_name("pyinfra"))
     limit = [word for host in hosts for word in ("--limit", host.name)]
     return [
         Contestant(
             OURS,
-            [[pyinfra, "-y", *limit, INVENTORY, "plays/preflight.py"]],
+            [[str(pyinfra), "-y", *limit, INVENTORY, "plays/preflight.py"]],
             env,
             str(PROJECT),
             partial(judge_ours, len(hosts)),
         ),
         Contestant(
             THEIRS,
-            [sparkrun.argv(sparkrun_program, addresses)],
+            [sparkrun.argv(other, addresses)],
             {**env, **theirs},
             str(place),
             partial(sparkrun.judge, addresses),

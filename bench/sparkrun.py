@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
+from bench.installed import environment
 
 VERSION = "0.4.2"
 
@@ -23,18 +24,7 @@ def installed(cache: Path) -> Path:
     Raises BenchError where there is no Python for it, or where it can't be installed.
     """
     place = cache / f"sparkrun-{VERSION}"
-    program = place / "bin" / "sparkrun"
-    done = place / ".installed"  # written last: a broken-off installation is begun anew
-    if done.exists() and program.exists():
-        return program
-    python = find_python()
-    print(f"Installing sparkrun {VERSION} into {place}.", flush=True)
-    shutil.rmtree(place, ignore_errors=True)
-    _do([python, "-m", "venv", str(place)])
-    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    _do([*pip, "--disable-pip-version-check", f"sparkrun=={VERSION}"])
-    done.touch()
-    return program
+    return environment(place, VERSION, find_python, [f"sparkrun=={VERSION}"]) / "sparkrun"
 
 
 def find_python() -> str:
@@ -58,13 +48,6 @@ def _candidates() -> Iterator[str]:
         root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False).stdout
         for name in NAMES[:-1]:
             yield from map(str, Path(root.strip(), "versions").glob(f"*/bin/{name}"))
-
-
-def _do(argv: Sequence[str]) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        raise BenchError(f"`{' '.join(argv)}` failed: {' / '.join(said)}")
 
 
 def configure(home: Path, ssh_config: Path, user: str) -> Mapping[str, str]:
