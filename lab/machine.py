@@ -26,6 +26,8 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "setpriv": "util-linux",
     "dpkg-deb": "dpkg",
+    "zstd": "zstd",
+    "strip": "binutils",
 }
 #: Needed by path, not by program: the keys that sign Debian's archive (absent on Ubuntu).
 FILES = {"/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring"}
