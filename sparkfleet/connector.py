@@ -16,7 +16,7 @@ import secrets
 import shlex
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -140,10 +140,17 @@ class SparkConnector(SSHConnector):
         return str(self.host.connector_data.get("unreachable", ""))
 
     def run(
-        self, command: str, *, stdin: bytes = b"", sudo: bool = True, timeout: float = 60.0
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        sudo: bool = True,
+        timeout: float = 60.0,
+        begun: Callable[[], object] = lambda: None,
     ) -> Result:
         """Run one shell command on the host, bounded by `timeout` seconds.
 
+        `begun` is called when the host has taken the command and begins it.
         Never raises for a lost connection, a closed channel or a passed deadline: the result says
         so. Re-opens a session that was dropped.
         """
@@ -157,16 +164,17 @@ class SparkConnector(SSHConnector):
                 stdin = f"{password}\n{sentinel}\n".encode() + stdin
         try:
             with gevent.Timeout(timeout):
-                return self._exchange(command, stdin)
+                return self._exchange(command, stdin, begun)
         except gevent.Timeout:
             return Result(None, b"", b"", f"no answer within {timeout:.0f} s")
         except (SSHException, OSError, EOFError) as error:
             return Result(None, b"", b"", f"the SSH connection was lost ({error or 'closed'})")
 
-    def _exchange(self, command: str, stdin: bytes) -> Result:
+    def _exchange(self, command: str, stdin: bytes, begun: Callable[[], object]) -> Result:
         channel = self._session()
         try:
             channel.exec_command(command)
+            begun()
             errors = gevent.spawn(_drain, channel.recv_stderr)
             feeder = gevent.spawn(_feed, channel, stdin)
             output = _drain(channel.recv)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import gevent
+from gevent.event import Event
 from pyinfra.api.inventory import Inventory
 
 from sparkfleet.connector import SparkConnector
@@ -13,20 +14,39 @@ from sparkfleet.facts.host import HostFacts
 from sparkfleet.facts.survey import Unreachable, read_answer, survey_request
 from sparkfleet.spec.plan import HostPlan
 
+BEGUN_SECONDS = 1.0
+"""How long a slow host may hold up what is done meanwhile."""
+
 
 def survey_all(
-    inventory: Inventory, plans: Mapping[str, HostPlan]
+    inventory: Inventory,
+    plans: Mapping[str, HostPlan],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> dict[str, HostFacts | Unreachable]:
-    """The facts of every planned host, or why there are none."""
-    names = list(plans)
-    jobs = [
-        gevent.spawn(_survey, inventory.get_host(name).connector, plans[name]) for name in names
-    ]
-    gevent.joinall(jobs)
-    return {name: job.get() for name, job in zip(names, jobs, strict=True)}
+    """The facts of every planned host, or why there are none.
+
+    `meanwhile` is called once all hosts are at it: a survey takes them 0.2 s at the least.
+    """
+    begun = {name: Event() for name in plans}
+
+    def one(name: str) -> HostFacts | Unreachable:
+        connector = inventory.get_host(name).connector
+        assert isinstance(connector, SparkConnector)
+        try:
+            return _survey(connector, plans[name], begun[name].set)
+        finally:
+            begun[name].set()
+
+    jobs = {name: gevent.spawn(one, name) for name in plans}
+    gevent.wait(list(begun.values()), timeout=BEGUN_SECONDS)
+    meanwhile()
+    gevent.joinall(list(jobs.values()))
+    return {name: job.get() for name, job in jobs.items()}
 
 
-def _survey(connector: SparkConnector, plan: HostPlan) -> HostFacts | Unreachable:
+def _survey(
+    connector: SparkConnector, plan: HostPlan, begun: Callable[[], object]
+) -> HostFacts | Unreachable:
     if connector.unreachable:
         return Unreachable(connector.unreachable)
     command = survey_command(survey_request(plan))
@@ -35,11 +55,11 @@ def _survey(connector: SparkConnector, plan: HostPlan) -> HostFacts | Unreachabl
     # may, and reads what it can where it may not.
     refused = ""
     if connector.state.config.SUDO_PASSWORD:
-        answer = connector.run(command, sudo=True, timeout=limit)
+        answer = connector.run(command, sudo=True, timeout=limit, begun=begun)
         if answer.ok:
             return read_answer(answer.status, answer.text, answer.errors)
         refused = answer.errors
-    answer = connector.run(command, sudo=False, timeout=limit)
+    answer = connector.run(command, sudo=False, timeout=limit, begun=begun)
     facts = read_answer(answer.status, answer.text, answer.errors)
     if refused and isinstance(facts, HostFacts) and not facts.privileged:
         # What it said of the password that was given, not of the one that was not.

@@ -6,24 +6,36 @@ What the check stage and plays/preflight.py share; nothing here changes anything
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pyinfra.context import ctx_state
-from rich.console import Console
 
-from sparkfleet.checks import check_fleet
-from sparkfleet.console.tables import findings_table
+from sparkfleet.facts.host import HostFacts
 from sparkfleet.fleet import Fleet
 from sparkfleet.survey import survey_all
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def look(fleet: Fleet) -> None:
     """Survey every host of the fleet and judge what was read."""
-    fleet.facts = survey_all(ctx_state.get().inventory, fleet.plans)
+    fleet.facts = survey_all(ctx_state.get().inventory, fleet.plans, meanwhile=_make_ready)
     judge(fleet)
+
+
+def _make_ready() -> None:
+    """Load what answers are read, judged and shown with, 0.08 s, while the hosts make them."""
+    for name in ("rich.console", "sparkfleet.console.tables", "sparkfleet.checks"):
+        import_module(name)
+    HostFacts.model_rebuild()  # its validator is built when it is first wanted
 
 
 def judge(fleet: Fleet) -> None:
     """Judge the survey again: new pins change what is wanted."""
+    from sparkfleet.checks import check_fleet  # loaded while the hosts answer
+
     fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
 
 
@@ -34,6 +46,8 @@ def failed_hosts(fleet: Fleet) -> set[str]:
 
 def show_findings(console: Console, fleet: Fleet) -> None:
     """The table of findings, and how many hosts passed."""
+    from sparkfleet.console.tables import findings_table  # loaded while the hosts answer
+
     table = findings_table(fleet.findings)
     if table:
         console.print(table)
@@ -43,4 +57,6 @@ def show_findings(console: Console, fleet: Fleet) -> None:
 
 def table_console(fleet: Fleet) -> Console:
     """Where tables go: standard output belongs to pyinfra's JSON where that was asked for."""
+    from rich.console import Console  # loaded while the hosts answer
+
     return Console(file=sys.stderr if fleet.json else sys.stdout)
