@@ -84,7 +84,12 @@ class Fetch:
             "same_boot": self._same_boot(),
             "token_file": TOKEN if self.request.get("token_file") else None,
         }
-        done = self._contained(inner)
+        try:
+            done = self._contained(inner)
+        finally:
+            # Whoever asked may be gone by now, and would have removed it.
+            if source := self.request.get("token_file"):
+                Path(source).unlink(missing_ok=True)
         if not done["ok"]:
             raise Fault(**{k: v for k, v in done["error"].items() if k in _FAULT_KEYS})
         return dict(done["result"])
@@ -142,8 +147,6 @@ class Fetch:
             yield copy
         finally:
             copy.unlink(missing_ok=True)
-            # Whoever asked may be gone by now, and would have removed it.
-            Path(source).unlink(missing_ok=True)
 
     # ---- the container
 

@@ -118,7 +118,6 @@ def test_a_connection_that_stalls_once_is_taken_up_where_it_was(box: Box) -> Non
     repo = "lab/big-44"
     with trouble(box.hub, "stall", repo, after=20_000_000, count=1):
         run = box.works(model=repo)
-    assert "going on at byte" in run.said
     sent = box.hub.journal.counters()["files"][f"{repo}/model.safetensors"]["bytes"]
     assert sent < 50_000_000, "what had come was not fetched twice"
 
@@ -149,7 +148,7 @@ def test_a_gate_wants_a_token_which_stays_secret(
         box.underway(model=repo) as run,
     ):
         eventually(lambda: fault.hits, 60, "the fetch is under way")
-        assert box.sh(rights).split("\n")[:2] == ["600 root", "600 spark"]
+        assert box.sh(rights).split("\n") == ["600 root", ""], "the container's copy is gone"
         assert TOKEN not in box.sh(fetching)
         box.hub.faults.clear()
         end = run.end(60)
