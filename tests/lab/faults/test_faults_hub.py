@@ -117,7 +117,7 @@ def test_a_hub_that_errs_now_and_then_is_borne_with(box: Box) -> None:
 def test_a_connection_that_stalls_once_is_taken_up_where_it_was(box: Box) -> None:
     repo = "lab/big-44"
     with trouble(box.hub, "stall", repo, after=20_000_000, count=1):
-        run = box.works(model=repo)
+        box.works(model=repo)
     sent = box.hub.journal.counters()["files"][f"{repo}/model.safetensors"]["bytes"]
     assert sent < 50_000_000, "what had come was not fetched twice"
 
