@@ -140,7 +140,7 @@ def strangers(case: Case) -> tuple[str, ...]:
     containers = case.facts.containers
     if isinstance(containers, Unknown):
         return ()
-    return tuple(box.name for box in containers if box.running and box.service is None)
+    return tuple(box.name for box in containers if box.running and not (box.service or box.job))
 
 
 def cdi_trouble(case: Case, found: Toolkit, docker: Docker) -> Iterator[Finding]:

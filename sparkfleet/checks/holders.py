@@ -35,6 +35,7 @@ def by_hand(facts: HostFacts, service: ServicePlan) -> list[Container]:
         box
         for box in containers(facts)
         if box.service is None
+        and box.job is None
         and (
             box.name in names
             or (box.running and runs_image(box, service) and uses_port(box, service))

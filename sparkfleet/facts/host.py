@@ -221,6 +221,11 @@ class Container(Known):
         """Our service that it belongs to, by its label."""
         return self.labels.get("sparkfleet.service")
 
+    @property
+    def job(self) -> str | None:
+        """The step of a run that it works for, by its label: a fetch outlives the run."""
+        return self.labels.get("sparkfleet.job")
+
 
 class Unit(Known):
     """A systemd unit."""

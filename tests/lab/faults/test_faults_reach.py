@@ -16,8 +16,9 @@ from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.lab
 
-BOUND = 25.0
-"""Seconds after which a run must have given an unreachable host up, its own start included."""
+BOUND = 40.0
+"""Seconds after which a run must have given an unreachable host up: usually 5, on a busy machine
+its own start is to be added."""
 
 
 def test_a_host_out_of_reach_is_given_up_in_bounded_time(box: Box) -> None:
