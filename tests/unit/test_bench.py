@@ -12,7 +12,8 @@ from bench.errors import BenchError
 
 
 def contestant(name: str, log: Path, code: int = 0) -> Contestant:
-    script = f"open({str(log)!r}, 'a').write({name!r}); print('words of', {name!r}); raise SystemExit({code})"
+    script = f"open({str(log)!r}, 'a').write({name!r}); print('words of', {name!r})"
+    script += f"; raise SystemExit({code})"
     return Contestant(
         name,
         [[sys.executable, "-S", "-c", script]],
