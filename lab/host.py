@@ -89,7 +89,7 @@ def left_over() -> set[str]:
     return cables | {path.name for path in cgroup("x").parent.glob("spark-*")}
 
 
-def remove_cgroup(path: Path, patience: float = 5) -> None:
+def remove_cgroup(path: Path, patience: float = 20) -> None:
     """Remove a cgroup and those below it, ending what still runs in them."""
     if not path.exists():
         return
