@@ -6,6 +6,3 @@ preset = "shared"
 
 # The lab's addresses do not leave this machine, so that its nodes may be asked from outside them.
 bind = "0.0.0.0"
-
-# The lab's pins are made anew with its model; they are not for the owner's recipes.lock.
-lock = ".sparkfleet/simulated.lock"

@@ -29,6 +29,8 @@ sparks = fleet(
                 "ssh_strict_host_key_checking": "yes",
                 "hub_endpoint": _lab["hub"],
                 "catalog": _lab["catalog"],
+                # Pins of the lab's own images and models, which are made anew with its cache.
+                "lock": f"{_lab['cache']}/simulated.lock",
             },
         )
         for host in _lab["hosts"]
