@@ -145,7 +145,7 @@ def decide(wanted: Wanted, facts: HostFacts, findings: list[Finding]) -> HostWor
         if key and not _begins(sha256(key).hexdigest(), found.secret_sha256_prefix):
             keys.append(service.name)
         same = found.current == release.hash
-        intact = same and _release_files(found) == release.digests
+        intact = same and found.files == release.digests
         if not intact:
             releases.append(release)
         unit = units.get(service.unit) or Unit()
@@ -208,10 +208,6 @@ def _running(service: ServicePlan, facts: HostFacts) -> str | None:
         if container.service == service.name and container.state == "running":
             return container.id
     return None
-
-
-def _release_files(found: Service) -> dict[str, str]:
-    return dict(found.files)
 
 
 def _programs(facts: HostFacts) -> dict[str, str]:
