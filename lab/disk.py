@@ -90,10 +90,14 @@ def prepare(settings: Settings, name: str) -> None:
 
 
 def erase(settings: Settings, name: str, *, docker: bool) -> None:
-    """Throw away the root of host `name`, and its images too if asked. It must be off."""
+    """Throw away the root of host `name`, and its images too if asked. It must be off.
+
+    Docker's record of networks goes in any case: Docker 26 keeps the published port of a container
+    whose start was cut by the power, "port is already allocated" until that record is gone.
+    """
     disk = settings.disk(name)
     (disk / "stamp").unlink(missing_ok=True)
-    for part in ("root", *STORES) if docker else ("root",):
+    for part in ("root", *STORES) if docker else ("root", "docker/network"):
         shutil.rmtree(disk / part, ignore_errors=True)
 
 
