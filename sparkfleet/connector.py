@@ -12,6 +12,7 @@ What it adds, and why:
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shlex
 import socket
@@ -25,7 +26,10 @@ import gevent
 from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import NoValidConnectionsError
 from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.output import format_text
 from pyinfra.connectors.ssh import SSHConnector
+
+logger = logging.getLogger("pyinfra")
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for each of TCP connect, SSH banner and authentication. A wedged Spark accepts the
@@ -100,6 +104,23 @@ def reason(error: ConnectError) -> str:
     return f"{error.args[0]}: {said}" if said else str(error.args[0])
 
 
+class Greeting(logging.Filter):
+    """Puts the truth in the place of the "Connected" that pyinfra says of every connector which did
+    not raise."""
+
+    def __init__(self, prefix: str, why: str) -> None:
+        """`prefix` is how pyinfra begins the host's lines, `why` the reason it is out of reach."""
+        super().__init__()
+        self.connected = f"{prefix}{format_text('Connected', 'green')}"
+        self.truth = f"{prefix}{format_text(f'Not reached: {why}', 'red')}"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, that one with other words."""
+        if str(record.msg).startswith(self.connected):
+            record.msg = self.truth
+        return True
+
+
 class SparkConnector(SSHConnector):
     """pyinfra's SSH connector with deadlines, findings for unreachable hosts, and `run`."""
 
@@ -129,6 +150,7 @@ class SparkConnector(SSHConnector):
             super().connect()
         except ConnectError as error:
             self.host.connector_data["unreachable"] = reason(error)
+            logger.addFilter(Greeting(self.host.print_prefix, reason(error)))
             return
         transport = self.client.get_transport() if self.client else None
         if transport is not None:

@@ -1,13 +1,15 @@
 """The sudo password goes through standard input and never into what the command reads."""
 
+import logging
 import os
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from pyinfra.api.output import format_text
 
-from sparkfleet.connector import sudo_command, tuned_transport
+from sparkfleet.connector import Greeting, sudo_command, tuned_transport
 
 ASKS = """#!/bin/sh
 # Stands for a sudo that wants the password `open` on standard input.
@@ -81,3 +83,14 @@ def test_a_channel_through_a_jump_host_is_taken_as_it_is() -> None:
 
     channel = Channel()
     assert tuned_transport(channel).sock is channel
+
+
+def test_a_host_out_of_reach_is_not_greeted_as_connected(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("greeted")
+    logger.addFilter(Greeting("[spark-2] ", "connection refused"))
+    with caplog.at_level(logging.INFO, "greeted"):
+        for host in ("spark-1", "spark-2"):
+            logger.info(f"[{host}] {format_text('Connected', 'green')}")
+    said = [record.getMessage() for record in caplog.records]
+    assert "Connected" in said[0]
+    assert "Connected" not in said[1] and "Not reached: connection refused" in said[1]
