@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB := $(BIN)/python -m lab
 
-.PHONY: help demo test test-faults test-full unit lint lab-up lab-down lab-install venv lock clean bench-check
+.PHONY: help demo test test-full unit lint lab-up lab-down lab-install venv lock clean bench-check
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -14,11 +14,8 @@ demo: venv lab-install ## three simulated Sparks, the real deploy, a table, a li
 	$(BIN)/pyinfra -y inventory/simulated.py deploy.py
 	$(LAB) try
 
-test: lint unit lab-install ## unit tests, and the main job in the lab (root, Linux)
-	$(BIN)/pytest -m "lab and not full" --ignore=tests/lab/faults tests/lab
-
-test-faults: lab-install ## the matrix of faults, each a run of the deploy against a broken host
-	$(BIN)/pytest -m "lab and not full" tests/lab/faults
+test: lint unit lab-install ## unit tests, and everything in the lab (root, Linux)
+	$(BIN)/pytest -m "lab and not full" tests/lab
 
 test-full: lint unit lab-install ## every case on every engine
 	$(BIN)/pytest -m lab tests/lab
