@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import platform
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from sparkfleet.spec.catalog import load_catalog
 from sparkfleet.spec.inventory import parse_host
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.spec.resolve import resolve
+from tests.lab.hostconditions import changed, gpu, memory, sudo_password, without_toolkit
 
 pytestmark = pytest.mark.lab
 
@@ -74,68 +75,23 @@ def test_a_sound_host_is_read_whole_and_left_as_it_was(
     assert isinstance(facts, HostFacts), facts
     unread = {name: value for name, value in facts if isinstance(value, Unknown)}
     assert not unread
-    changed = lab.exec(
+    touched = lab.exec(
         host, "find /etc /opt /usr /home /root /var/lib /run/sparkfleet -newer /run/lab-mark 2>&-"
     ).stdout.split()
-    assert not [path for path in changed if "/systemd" not in path and "/docker" not in path]
+    assert not [path for path in touched if "/systemd" not in path and "/docker" not in path]
     assert findings(lab, plan) == {}
     assert isinstance(facts.machine_id, str)
     assert facts.machine_id not in lab.read(host, "/etc/machine-id")
 
 
-@contextmanager
-def gpu(lab: Lab, host: str, **changes: object) -> Iterator[None]:
-    lab.set_gpu(host, **changes)
-    try:
-        yield
-    finally:
-        lab.set_gpu(host)
-
-
-@contextmanager
-def memory(lab: Lab, host: str, available_gib: float) -> Iterator[None]:
-    lab.set_memory(host, available_kib=int(available_gib * 2**20))
-    try:
-        yield
-    finally:
-        lab.set_memory(host)
-
-
-@contextmanager
-def without_toolkit(lab: Lab, host: str) -> Iterator[None]:
-    lab.remove_toolkit(host)
-    try:
-        yield
-    finally:
-        lab.restore_toolkit(host)
-
-
-@contextmanager
-def sudo_password(lab: Lab, host: str) -> Iterator[None]:
-    lab.require_sudo_password(host, "geheim")
-    try:
-        yield
-    finally:
-        lab.allow_sudo(host)
-
-
-@contextmanager
-def without(lab: Lab, host: str, command: str, undo: str) -> Iterator[None]:
-    lab.exec(host, command, check=True)
-    try:
-        yield
-    finally:
-        lab.exec(host, undo, check=True)
-
-
 def stopped_docker(lab: Lab, host: str) -> AbstractContextManager[None]:
     units = "docker.service docker.socket"
-    return without(lab, host, f"systemctl stop {units}", f"systemctl start {units}")
+    return changed(lab, host, f"systemctl stop {units}", f"systemctl start {units}")
 
 
 def moved(path: str) -> Condition:
     """A host on which a file has another name for a while."""
-    return lambda lab, host: without(lab, host, f"mv {path} {path}.away", f"mv {path}.away {path}")
+    return lambda lab, host: changed(lab, host, f"mv {path} {path}.away", f"mv {path}.away {path}")
 
 
 CONDITIONS: list[tuple[str, Condition, dict[str, tuple[str, str]]]] = [
@@ -180,12 +136,12 @@ CONDITIONS: list[tuple[str, Condition, dict[str, tuple[str, str]]]] = [
     ),
     (
         "sudo-password",
-        sudo_password,
+        lambda lab, host: sudo_password(lab, host, "geheim"),
         {"sudo": ("fail", "--same-sudo-password")},
     ),
     (
         "port-taken",
-        lambda lab, host: without(lab, host, HELD_BY_HAND, "systemctl stop lab-port"),
+        lambda lab, host: changed(lab, host, HELD_BY_HAND, "systemctl stop lab-port"),
         {"port": ("fail", "is held by process python3")},
     ),
     (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +11,10 @@ import pytest
 
 from lab.api import Lab
 from tests.lab.faults.kit import Box, words
+from tests.lab.hostconditions import changed, gpu, memory
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.lab
-
-
-@contextmanager
-def gpu(lab: Lab, host: str, **changes: Any) -> Iterator[None]:
-    lab.set_gpu(host, **changes)
-    try:
-        yield
-    finally:
-        lab.set_gpu(host)
-
-
-@contextmanager
-def memory(lab: Lab, host: str, available_gib: float) -> Iterator[None]:
-    lab.set_memory(host, available_kib=int(available_gib * 2**20))
-    try:
-        yield
-    finally:
-        lab.set_memory(host)
-
-
-@contextmanager
-def running(lab: Lab, host: str, start: str, stop: str) -> Iterator[None]:
-    lab.exec(host, start, check=True)
-    try:
-        yield
-    finally:
-        lab.exec(host, stop, check=True)
 
 
 def process_on(port: int) -> Callable[[Lab, str], AbstractContextManager[None]]:
@@ -48,7 +22,7 @@ def process_on(port: int) -> Callable[[Lab, str], AbstractContextManager[None]]:
         f"systemd-run --quiet --collect --unit=lab-port python3 -m http.server {port} && "
         f"until ss -ltn | grep -q :{port}; do sleep 0.1; done"
     )
-    return lambda lab, host: running(lab, host, start, "systemctl stop lab-port")
+    return lambda lab, host: changed(lab, host, start, "systemctl stop lab-port")
 
 
 def stranger(options: str = "") -> Callable[[Lab, str], AbstractContextManager[None]]:
@@ -59,7 +33,7 @@ def stranger(options: str = "") -> Callable[[Lab, str], AbstractContextManager[N
         f"docker run -d --name owners-own {options} --entrypoint sleep owners/own:1 infinity"
     )
     stop = "docker rm -f owners-own; docker image rm owners/own:1"
-    return lambda lab, host: running(lab, host, start, stop)
+    return lambda lab, host: changed(lab, host, start, stop)
 
 
 Condition = Callable[[Lab, str], AbstractContextManager[None]]
@@ -123,7 +97,7 @@ def test_two_addresses_of_one_box(box: Box, sparks: list[str], tmp_path: Path) -
         alias = f"{here.address.rpartition('.')[0]}.{ALIAS}"
         known = tmp_path / "known_hosts"
         known.write_text(here.known_hosts.read_text().replace(here.address, alias))
-        with running(
+        with changed(
             box.lab,
             box.host,
             *(f"ip address {verb} {alias}/24 dev host0" for verb in ("add", "delete")),
