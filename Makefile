@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB := $(BIN)/python -m lab
 
-.PHONY: help demo test test-full unit lint lab-up lab-down lab-install venv lock clean bench-check
+.PHONY: golden help demo test test-full unit lint lab-up lab-down lab-install venv lock clean bench-check
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,6 +53,9 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
+
+golden: venv ## write the compose file of each recipe anew (tests/cases/compose), to be reviewed
+	$(BIN)/python -m tests.golden
 
 lock: ## write requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv build/lock
