@@ -43,14 +43,14 @@ def lab() -> Iterator[Lab]:
     yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sparks(lab: Lab) -> list[str]:
     """Names of the simulated hosts to test on: all, or those of SPARKFLEET_TEST_HOSTS."""
     chosen = os.environ.get("SPARKFLEET_TEST_HOSTS", "")
     return chosen.split(",") if chosen else list(lab.hosts)[:HOSTS]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def host(sparks: list[str]) -> str:
     """The name of one simulated host."""
     return sparks[0]
