@@ -24,6 +24,13 @@ class Conflict(Model):
     decision: Text = Field(description="What this recipe does, and why.")
 
 
+class Risk(Model):
+    """A fault that is known and not mended; shown when the recipe enters the lock."""
+
+    what: Text = Field(description="A sentence: what can happen, and when.")
+    source: Text = Field(description="Where it was read.")
+
+
 class Choice(Model):
     """What no source says and a working default needs: ours, one line to change."""
 

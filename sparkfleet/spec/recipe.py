@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from sparkfleet.spec.base import (
     EnvName,
@@ -22,7 +23,7 @@ from sparkfleet.spec.base import (
 from sparkfleet.spec.image import EngineImage
 from sparkfleet.spec.logs import Boot, LogLine, Logs
 from sparkfleet.spec.proof import Proof
-from sparkfleet.spec.published import Choice, Conflict, Figures
+from sparkfleet.spec.published import Choice, Conflict, Figures, Risk
 from sparkfleet.spec.rules import Rule
 from sparkfleet.spec.weights import ModelFiles as ModelFiles
 
@@ -139,6 +140,7 @@ class Recipe(Model):
     responsibility: Text | None = Field(
         default=None, description="The publisher's word, shown at lock."
     )
+    risks: Rows[Risk] = Field(default=(), description="Known faults, shown at lock.")
     hardware: Rows[Name] = Field(min_length=1, description="Profiles it is published for.")
     image: EngineImage = Field(description="The engine image.")
     models: dict[str, ModelFiles] = Field(min_length=1, description="By role: model, drafter, ….")
@@ -200,9 +202,30 @@ class Recipe(Model):
         for index, name in enumerate(rules):
             if name in rules[:index]:
                 raise Misfit(f"{name} names another rule already", "rules", index, "name")
+        for index, choice in enumerate(self.choices):
+            said = _plain(_under(self, choice.key.split(".")))
+            if said != choice.value:
+                where = ("choices", index, "value")
+                raise Misfit(f"is not what {choice.key} says here, which is {said}", *where)
         return self
 
     def preset(self, name: str) -> Preset:
         """The preset of that name; KeyError when there is none."""
         value = self.presets[name]
         return value if isinstance(value, Preset) else Preset(utilization=value)
+
+
+def _under(value: object, path: list[str]) -> object:
+    """What stands at a path of keys; None where nothing does."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    return value
+
+
+def _plain(value: object) -> object:
+    """A value as a recipe's YAML would give it: lists for tuples, mappings for models."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return list(value) if isinstance(value, tuple) else value

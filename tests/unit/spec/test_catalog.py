@@ -76,6 +76,8 @@ def line_of(old: str) -> int:
         ("\nnames:", VARIANT + "\nnames:", ["extend each other in a circle", "one → two → one"]),
         ("name: no-marlin", "name: no-dev-mode", ["no-dev-mode is a rule of every recipe"]),
         ("name: no-marlin", "name: flash-attn", ["flash-attn names another rule already"]),
+        ("wedge: {seconds: 300}", "wedge: {seconds: 200}",
+         ["choices.0.value", "is not what wedge.seconds says here, which is 200"]),
     ],
 )  # fmt: skip
 def test_recipe_faults(
