@@ -43,6 +43,8 @@ class Release:
     """Rows by kind: forbidden, required, fatal."""
     models: dict[str, Path] = field(default_factory=dict)
     """Directory of each role's weights."""
+    floors: dict[str, str] = field(default_factory=dict)
+    """Lowest versions of what the image holds: vllm, flashinfer, cuda."""
     probe: dict[str, Any] = field(default_factory=dict)
     """proof.json, whole."""
 
@@ -85,6 +87,7 @@ def load_release(directory: Path) -> Release:
             markers=tuple(manifest.get("markers") or ()),
             logs=dict(manifest.get("logs") or {}),
             models={role: Path(m["dir"]) for role, m in (manifest.get("models") or {}).items()},
+            floors={name: str(one) for name, one in (manifest.get("floors") or {}).items()},
             probe=probe,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from sparkfleet.node.commands import Outcome, Runner
 from sparkfleet.node.docker import DockerApi
 from sparkfleet.node.engine import check_port, compose
 from sparkfleet.node.faults import Fault
+from sparkfleet.node.floors import check_floors
 from sparkfleet.node.layout import Release
 
 STAMP = ".sparkfleet-stamp.json"
@@ -44,6 +45,7 @@ def preflight(
     check_models(release)
     check_compose(release, run)
     check_port(release, docker, making_way)
+    check_floors(release, docker, run)
     if gpu:
         check_gpu(release, docker, run)
 

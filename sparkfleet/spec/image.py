@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, Field
 
 from sparkfleet.spec.base import Model, Rows, Text
 from sparkfleet.spec.errors import SpecError
@@ -14,10 +15,27 @@ from sparkfleet.spec.errors import SpecError
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 TAG = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
 
+IMAGE_FLOORS = "image-floors"
+"""The rule that the image meets the recipe's floors; a host asks the image itself."""
+
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Tag = Annotated[str, Field(pattern=TAG)]
 Repository = Annotated[str, Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$")]
 """Registry host, perhaps a port, and path, all written out; no tag."""
+
+
+def _is_version(value: str) -> str:
+    try:
+        Version(value)
+    except InvalidVersion:
+        raise ValueError(
+            "must be a version such as 0.6.8, which others can be compared with"
+        ) from (None)
+    return value
+
+
+VersionText = Annotated[str, AfterValidator(_is_version)]
+"""A version that can be ordered (PEP 440)."""
 
 
 class ProvenImage(Model):
@@ -47,9 +65,9 @@ class EngineImage(Model):
         default=(), description="Other images accepted without an override."
     )
     rollback_tag: Tag | None = Field(default=None, description="Tag to go back to by hand.")
-    floors: dict[str, Text] = Field(
+    floors: dict[Literal["vllm", "flashinfer", "cuda"], VersionText] = Field(
         default_factory=dict,
-        description="Lowest versions of what is inside (vllm, flashinfer, cuda).",
+        description="Lowest versions of what is inside; asked of the staged image itself.",
     )
     source: Text = Field(description="Where tag, digest and version were read.")
 

@@ -8,7 +8,7 @@ from typing import Any
 from sparkfleet.spec.base import FlagValue
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.hardware import HardwareProfile
-from sparkfleet.spec.image import ImageRef
+from sparkfleet.spec.image import IMAGE_FLOORS, ImageRef
 from sparkfleet.spec.inventory import HostSpec, ServiceSpec
 from sparkfleet.spec.logs import Logs
 from sparkfleet.spec.memory import MemoryPlan
@@ -65,6 +65,13 @@ class ServicePlan:
     """Overrides and fallbacks in use, with reasons: shown in every report."""
     lock_key: str
     """Key of this service's pins in recipes.lock."""
+
+    @property
+    def floors(self) -> dict[str, str]:
+        """Lowest versions of what the image holds, to be asked of it; none where overridden."""
+        lifted = {rule for key in self.spec.fallbacks for rule in self.recipe.fallbacks[key].lifts}
+        passed = IMAGE_FLOORS in {*lifted, *self.spec.overrides}
+        return {} if passed else {str(name): low for name, low in self.recipe.image.floors.items()}
 
     @property
     def argv_flags(self) -> dict[str, FlagValue]:

@@ -133,6 +133,7 @@ def manifest(service: ServicePlan, key_id: str | None) -> dict[str, Any]:
         "recipe": recipe.name,
         "image": service.image.pinned,
         "version": service.image.version,
+        **({"floors": service.floors} if service.floors else {}),
         "utilization": service.utilization,
         "container": service.container,
         "project": service.project,

@@ -7,6 +7,7 @@ from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.flags import effective_env, effective_flags
 from sparkfleet.spec.hardware import HardwareProfile
+from sparkfleet.spec.image import IMAGE_FLOORS
 from sparkfleet.spec.inventory import HostSpec, ServiceSpec
 from sparkfleet.spec.judge import Broken, ModelDate, Scene, judge
 from sparkfleet.spec.lock import Lock, lock_key
@@ -200,6 +201,8 @@ class ServiceResolver:
             if found.level != "fail":
                 self._say(found.level, found.rule.name, found.sentence)
         needed = {found.rule.name for found in broken}
+        if recipe.image.floors:
+            needed.add(IMAGE_FLOORS)  # what the image holds is known on the host only
         for name, reason in self.spec.overrides.items():
             idle = "" if name in needed else " (The rule holds without it; the override can go.)"
             self._say("warn", name, f"Rule {name} is overridden: {reason}{idle}")

@@ -113,6 +113,8 @@ class Reader:
             shown = f"{key} ({quoted(value)})" if key and not _big(value) else key
             return f"{shown} {what}.".strip()
         if detail["loc"] and detail["loc"][-1] == "[key]":
+            if kind == "literal_error":
+                return f"{key} is not known here; the key must be {detail['ctx']['expected']}."
             fixed = str(value).lower().replace("_", "-").strip("-")
             return f"{key} is not a name that can stand here; {fixed} would be: {NAMES}."
         must = MUST_BE.get(kind, detail["msg"]).format(**detail.get("ctx", {}))

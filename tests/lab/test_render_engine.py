@@ -16,6 +16,7 @@ import yaml
 
 from lab.api import Lab
 from lab.engine.plan import ENGINE, VERSIONS
+from sparkfleet.node.floors import PROGRAM
 from sparkfleet.render import build_release
 from sparkfleet.spec.command import render_argv
 from sparkfleet.spec.plan import ServicePlan
@@ -80,6 +81,17 @@ def test_it_reads_what_the_recipes_say(verdicts: dict[str, Any]) -> None:
             assert str(found).lower() == str(value).lower(), (name, flag)
         assert read["middleware"] == ["sparkfleet_guard.KeyGuard"]
         assert not read["api_key"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_image_tells_what_it_holds(lab: Lab, host: str, version: str) -> None:
+    """As the floors of a recipe are checked; the CPU build has no CUDA and no FlashInfer."""
+    floors = json.dumps({"vllm": "999", "flashinfer": "0.6.8", "cuda": "12.9"})
+    argv = ["docker", "run", "--rm", "--network=none", "--entrypoint=python3"]
+    argv += [f"{lab.registry}/{ENGINE}:{version}", "-c", PROGRAM.read_text(), floors]
+    said = json.loads(lab.exec(host, argv, timeout=60, check=True).stdout)
+    assert said["found"] == {"vllm": f"{version}+cpu", "flashinfer": None, "cuda": None}
+    assert said["below"] == ["vllm"]
 
 
 @pytest.mark.parametrize("slip", SLIPS)

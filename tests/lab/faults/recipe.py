@@ -28,7 +28,7 @@ def recipe(registry: str, **changes: Any) -> dict[str, Any]:
     """
     said = {"tag": "1", "version": "1.0.0", "repository": STANDIN, "model": MODEL} | changes
     changed = {key: said[key] for key in changes if key not in IMAGE_OR_MODEL}
-    image = {key: said[key] for key in ("tag", "version", "digest") if key in said}
+    image = {key: said[key] for key in ("tag", "version", "digest", "floors") if key in said}
     model = {"repo": said["model"], "mount": "/model", "source": "lab"}
     drafter = {"repo": DRAFTER, "mount": "/drafter", "source": "lab"}
     return {
@@ -74,7 +74,7 @@ DRAIN = {
 }
 DRAFTING = {"method": "draft_model", "model": "/drafter", "num_speculative_tokens": 3}
 
-IMAGE_OR_MODEL = ("tag", "version", "digest", "repository", "model")
+IMAGE_OR_MODEL = ("tag", "version", "digest", "floors", "repository", "model")
 
 ARITHMETIC = {
     "name": "arithmetic",

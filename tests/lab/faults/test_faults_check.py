@@ -82,6 +82,19 @@ def test_a_finding_stops_the_run_before_any_change(box: Box, name: str) -> None:
         assert "nothing changed" in box.works().out
 
 
+def test_an_image_that_does_not_meet_a_floor_stops_nothing(box: Box) -> None:
+    """Known only once the image is there: the stand-in has no vLLM in it."""
+    floors = {"vllm": "0.19"}
+    with box.untouched():
+        told = "does not tell its version of vLLM", 'overrides: {"image-floors": "…"}'
+        box.fails("Nothing was stopped or changed", *told, floors=floors)
+    reason = "no engine at all, as we know"
+    overridden = box.on(overrides={"image-floors": reason})
+    with box.untouched():
+        for _ in range(2):
+            assert f"override image-floors: {reason}" in words(overridden.works(floors=floors).out)
+
+
 def test_a_code_named_gpu_passes(box: Box) -> None:
     with gpu(box.lab, box.host, name="NVIDIA Graphics Device"):
         assert "nothing changed" in box.works().out

@@ -20,8 +20,9 @@ MAY_IMPORT = {
 """Part → parts of ours that it may import."""
 
 STANDARD_LIBRARY_ONLY = ("node", "engine")
-IN_THE_ENGINE_IMAGE = {"huggingface_hub"}
-"""What the download may import besides: it runs in the engine image, which carries it."""
+IN_THE_ENGINE_IMAGE = {"huggingface_hub", "packaging"}
+"""What download.py and versions.py may import besides: they run in the engine image, which carries
+it."""
 
 
 def imports(file: Path) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,28 @@ def test_variant_adds_its_drafter_and_pins_apart(serve: Serve) -> None:
     assert dflash.flags["speculative-config"]["num_speculative_tokens"] == 15  # type: ignore[index,call-overload]
     assert (plain.lock_key, dflash.lock_key) == ("huihui-qwen36-35b", "huihui-qwen36-35b+dflash")
     assert dflash.notes == ("variant dflash",)
+
+
+B_FLOORS = {"vllm": "0.19.1rc1.dev374", "flashinfer": "0.6.8", "cuda": "12.9"}
+
+
+def test_huihuis_floors_reach_the_host_unless_overridden(serve: Serve, catalog: Catalog) -> None:
+    """S4's floors; what the image holds only the host can ask."""
+    b = {"recipe": "huihui-qwen36-35b"}
+    assert serve(**b).floors == B_FLOORS
+    assert serve(recipe="qwen36-35b-heretic").floors == {}
+    passed = {**b, "overrides": {"image-floors": "a build of ours with the fix"}}
+    assert serve(**passed).floors == {}
+    said = resolve(parse_host("h1", passed), catalog, None).findings[0].what
+    assert said == ("Service llm: Rule image-floors is overridden: a build of ours with the fix")
+
+
+def test_an_engine_known_to_be_too_old_is_refused_at_once(catalog: Catalog) -> None:
+    recipe = catalog.recipes["huihui-qwen36-35b"]
+    image = recipe.image.model_copy(update={"version": "0.19.0"})
+    old = replace(catalog, recipes={recipe.name: recipe.model_copy(update={"image": image})})
+    with pytest.raises(SpecError, match=r"holds vLLM 0\.19\.0, 0\.19\.1rc1\.dev374 or newer"):
+        resolve(parse_host("h1", {"recipe": recipe.name}), old, None)
 
 
 def test_gemma_26b_command(serve: Serve) -> None:
