@@ -228,4 +228,6 @@ def _plain(value: object) -> object:
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 300 is read as 300.0
     return list(value) if isinstance(value, tuple) else value

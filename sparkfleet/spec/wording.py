@@ -86,8 +86,18 @@ class Reader:
     def explain(self, error: ValidationError, data: Mapping[str, Any]) -> SpecError:
         """One SpecError for everything that pydantic found."""
         told: dict[Place, SpecError] = {}
-        for detail in error.errors():
-            place = _trim(detail, data)
+        found = [(_trim(detail, data), detail) for detail in error.errors()]
+        misspelt = {
+            place: near(str(place[-1]), _fields(self.model, place[:-1]))
+            for place, detail in found
+            if detail["type"] == "extra_forbidden"
+        }
+        for place, detail in found:
+            if detail["type"] == "missing" and any(
+                one[:-1] == place[:-1] and meant == f" Did you mean {place[-1]}?"
+                for one, meant in misspelt.items()
+            ):
+                continue  # it is there, under the wrong name, and that is told
             misfit = detail.get("ctx", {}).get("error")
             if isinstance(misfit, Misfit):
                 place = (*place, *misfit.place)

@@ -72,6 +72,8 @@ def read_yaml(path: Path) -> Document:
             "indentation, quotes and colons of that line and the one before.",
             file=str(path),
         ) from None
+    except SpecError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise SpecError(f"{name}: this is not YAML: {error}.", file=str(path)) from None
     finally:

@@ -100,6 +100,34 @@ def test_the_line_is_the_faults(broken: Callable[..., SpecError]) -> None:
     assert f"line {line_of(old)}: disk_gib" in str(broken(old, "disk_gib: much"))
 
 
+BAD = {
+    "typo": ("disk_gib: 35", "disc_gib: 35", "disc_gib: 35", "disc_gib (value 35) is not a known"),
+    "wrong type": ("burst: 3", "burst: three", "restart:", 'restart.burst is "three", but must be'),
+    "duplicate flag": ("    port: 8000\n", "    port: 8000\n    port: 8001\n", "    port: 8001",
+                       'the key "port" stands here a second time, first in line'),
+    "unknown kind": ("    kind: at_most\n", "    kind: at_mots\n", "    kind: at_mots",
+                     'rules.2.kind is "at_mots", but must be'),
+    "missing source": ("    source: AGENTS, do not undo 5\n", "", "name: no-mamba-block-size",
+                       "rules.3.source is missing"),
+    "cyclic variant": ("\nnames:", VARIANT + "\nnames:", "  one: {title",
+                       "variants extend each other in a circle: one → two → one"),
+    "untrue choice": ("value: 300", "value: 301", "    value: 301",
+                      "choices.0.value is not what wedge.seconds says here, which is 300."),
+}  # fmt: skip
+"""What was written: what for it, where the message must point, and what it must say."""
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_input_is_told_by_file_line_and_sentence(
+    broken: Callable[..., SpecError], copy: Path, fault: str
+) -> None:
+    old, new, at, sentence = BAD[fault]
+    message = str(broken(old, new)).splitlines()[0]
+    line = (copy / RECIPE).read_text().split(at)[0].count("\n") + 1
+    assert message.startswith(f"{RECIPE}, line {line}: {sentence}"), message
+    assert message.endswith((".", ")", "?"))
+
+
 def test_all_faults_of_all_files_at_once(broken: Callable[..., SpecError], copy: Path) -> None:
     gb10 = copy / "hardware/gb10.yaml"
     gb10.write_text(gb10.read_text().replace("memory_gib: 121.7", "memory_gib: lots"))

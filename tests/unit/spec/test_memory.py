@@ -116,6 +116,44 @@ def test_sum_of_a_box(values: list[float], catalog: Catalog) -> None:
         assert len({plan.container for plan in plans}) == len(plans)
 
 
+ANY_SERVICE = st.fixed_dictionaries(
+    {"recipe": st.sampled_from(["qwen36-35b-heretic", "gemma4-31b-deckard", "ornith-35b"])},
+    optional={
+        "preset": st.sampled_from(["alone", "shared", "long", "short", "no-such"]),
+        "utilization": st.floats(-0.1, 1.1),
+        "reserve_gib": st.floats(-1, 140),
+    },
+)
+
+
+@given(services=st.lists(ANY_SERVICE, min_size=1, max_size=4))
+def test_any_box_that_resolves_keeps_every_rule(
+    services: list[dict[str, object]], catalog: Catalog
+) -> None:
+    """Cap of each recipe, cap of the hardware, sum, floor, and what was to be left is left."""
+    rows = {f"s{i}": {**keys, "port": 8000 + i} for i, keys in enumerate(services)}
+    try:
+        plan = resolve(parse_host("h1", {"services": rows}), catalog, None)
+    except SpecError as error:
+        assert str(error)
+        return
+    cap = plan.hardware.max_utilization.value
+    total = plan.hardware.memory_gib
+    assert sum(one.utilization for one in plan.services) <= cap + 1e-9
+    for one in plan.services:
+        assert 0 < one.utilization <= min(cap, one.recipe.max_utilization.value)
+        assert one.utilization == floor_hundredth(one.utilization)
+        assert one.flags["gpu-memory-utilization"] == one.utilization
+        assert one.memory.claim_gib == pytest.approx(total * one.utilization)
+        asked = one.spec
+        if asked.reserve_gib is not None:
+            assert one.memory.claim_gib <= total - asked.reserve_gib + 1e-5
+        elif asked.utilization is not None:
+            assert one.utilization <= asked.utilization + 1e-8
+        else:
+            assert one.utilization == one.recipe.preset(asked.preset or "alone").utilization
+
+
 def test_reserve_that_leaves_nothing(refused: Callable[..., SpecError]) -> None:
     assert re.search(r"reserve_gib 125 leaves nothing of 121.7 GiB", str(refused(reserve_gib=125)))
 

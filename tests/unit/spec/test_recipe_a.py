@@ -18,33 +18,11 @@ from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.plan import ServicePlan
 from sparkfleet.spec.proof import picture
 from sparkfleet.spec.resolve import resolve
+from tests.unit.spec.undone import ELEVEN, SPECULATIVE, UNDONE
 
 Serve = Callable[..., ServicePlan]
 Refused = Callable[..., SpecError]
-SPECULATIVE = {"method": "dflash", "model": "/drafter", "num_speculative_tokens": 11}
-
-UNDONE: list[tuple[str, dict[str, Any], str]] = [
-    ("no-marlin", {"env": {"VLLM_TEST_FORCE_FP8_MARLIN": "1"}}, "measured regression"),
-    ("compressed-tensors", {"flags": {"quantization": "modelopt"}}, "not modelopt"),
-    ("batched-tokens", {"flags": {"max-num-batched-tokens": 32768}}, "falls back to eager"),
-    ("batched-tokens", {"flags": {"max-num-batched-tokens": None}}, "falls back to eager"),
-    ("max-utilization", {"utilization": 0.89}, "page-thrashes"),
-    ("no-mamba-block-size", {"flags": {"mamba-block-size": 256}}, "Not needed"),
-    ("no-kv-cache-dtype", {"flags": {"kv-cache-dtype": "fp8"}}, "BF16 KV"),
-    ("no-drafter-backend",
-     {"flags": {"speculative-config": {**SPECULATIVE, "attention_backend": "flash_attn"}}},
-     "default attention backend"),
-    ("eleven-tokens",
-     {"flags": {"speculative-config": {**SPECULATIVE, "num_speculative_tokens": 15}}},
-     "beyond 11"),
-    ("keep-vision", {"flags": {"limit-mm-per-prompt": None}}, "Vision works"),
-    ("keep-vision-tower", {"flags": {"language-model-only": True}}, "Vision works"),
-    ("flash-attn", {"flags": {"attention-backend": "triton_attn"}}, "KV sharing of DFlash"),
-    ("no-omni-q36", {"image": "ghcr.io/aeon-7/vllm-spark-omni-q36:v2"}, "die at 32 streams"),
-    ("no-pip-install", {"entrypoint": ["bash", "-c", "pip install x; vllm"]}, "patches"),
-    ("no-enforce-eager", {"flags": {"enforce-eager": True}}, "about 30%"),
-    ("no-dev-mode", {"env": {"VLLM_SERVER_DEV_MODE": "1"}}, "without a key"),
-]  # fmt: skip
+ROWS = [(row.rule, row.keys, row.reason) for row in UNDONE]
 
 
 def test_command_is_the_published_one(serve: Serve) -> None:
@@ -79,7 +57,7 @@ def test_key_file_only_with_a_key(serve: Serve) -> None:
     assert "config" not in serve(auth="none").flags
 
 
-@pytest.mark.parametrize(("rule", "keys", "reason"), UNDONE, ids=[row[0] for row in UNDONE])
+@pytest.mark.parametrize(("rule", "keys", "reason"), ROWS, ids=[row[0] for row in ROWS])
 def test_undoing_is_refused_with_the_reason(
     refused: Refused, rule: str, keys: dict[str, Any], reason: str
 ) -> None:
@@ -89,7 +67,7 @@ def test_undoing_is_refused_with_the_reason(
     assert reason in message
 
 
-@pytest.mark.parametrize(("rule", "keys", "reason"), UNDONE, ids=[row[0] for row in UNDONE])
+@pytest.mark.parametrize(("rule", "keys", "reason"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_named_override_lets_it_through_and_is_shown(
     catalog: Catalog, rule: str, keys: dict[str, Any], reason: str
 ) -> None:
@@ -100,6 +78,21 @@ def test_a_named_override_lets_it_through_and_is_shown(
     assert f"override {rule}: we measured it here" in plan.services[0].notes
     assert any(found.check == rule and found.level == "warn" for found in plan.findings)
     assert not any("can go" in found.what for found in plan.findings)
+
+
+def test_all_eleven_are_tried(catalog: Catalog) -> None:
+    """Each number of the operator's manual has a row here, and a row of the recipe names it."""
+    recipe = catalog.recipes["qwen36-35b-heretic"]
+    rows = [*recipe.rules, recipe.max_utilization]
+    sources = {row.source.partition(";")[0] for row in rows}
+    assert sources >= {f"AGENTS, do not undo {number}" for number in ELEVEN}
+    assert {row.number for row in UNDONE if row.number} == set(ELEVEN)
+    by_number = {row.number: row.rule for row in UNDONE if row.number}
+    for rule in recipe.rules:
+        number = rule.source.partition(";")[0].removeprefix("AGENTS, do not undo ")
+        if number.isdigit():
+            assert rule.name in {row.rule for row in UNDONE if row.number == int(number)}
+    assert by_number[4] == "max-utilization"
 
 
 def test_an_override_of_a_rule_that_holds_is_said(catalog: Catalog) -> None:
