@@ -225,7 +225,11 @@ class ServiceResolver:
     def _notes(self, recipe: Recipe) -> tuple[str, ...]:
         return (
             *(f"variant {name}" for name in [self.spec.variant] if name),
-            *(f"fallback {key}: {recipe.fallbacks[key].cost}" for key in self.spec.fallbacks),
+            *(
+                f"fallback {key}, {row.cost}: {row.reason}"
+                for key, row in recipe.fallbacks.items()
+                if key in self.spec.fallbacks
+            ),
             *(f"override {name}: {reason}" for name, reason in self.spec.overrides.items()),
         )
 

@@ -38,10 +38,12 @@ class Answer:
     body: Any
 
 
-def ask(lab: Lab, host: str, path: str, body: Any = None, key: str | None = None) -> Answer:
+def ask(
+    lab: Lab, host: str, path: str, body: Any = None, key: str | None = None, *, port: int = 8000
+) -> Answer:
     """Ask a node's engine from outside it, as a client on the owner's network would."""
     address = lab.hosts[host].address
-    request = urllib.request.Request(f"http://{address}:8000{path}")
+    request = urllib.request.Request(f"http://{address}:{port}{path}")
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")

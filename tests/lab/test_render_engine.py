@@ -20,13 +20,13 @@ from sparkfleet.node.floors import PROGRAM
 from sparkfleet.render import build_release
 from sparkfleet.spec.command import render_argv
 from sparkfleet.spec.plan import ServicePlan
+from tests.documents import example_plan
 from tests.golden import plans
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
 
 JUDGE = Path(__file__).with_name("judge_argv.py")
-CASES = dict(plans())
-A = "qwen36-35b-heretic"
+CASES = dict(plans()) | dict([example_plan()])
 
 SLIPS = {
     "typo": (["--max-num-sequences", "4"], "--max-num-sequences is no option"),

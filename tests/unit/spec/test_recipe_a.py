@@ -105,7 +105,10 @@ def test_an_override_of_a_rule_that_holds_is_said(catalog: Catalog) -> None:
 def test_eager_is_a_named_fallback(serve: Serve) -> None:
     plan = serve(fallbacks=["enforce-eager"])
     assert plan.flags["enforce-eager"] is True
-    assert plan.notes == ("fallback enforce-eager: about 30% slower",)
+    assert plan.notes == (
+        "fallback enforce-eager, about 30% slower: A way round CUDA illegal-instruction errors of "
+        "the four-bit decode kernel (vLLM#39761)",
+    )
     assert "enforce_eager=True" not in [line.text for line in plan.logs.forbidden]
     assert "enforce_eager=True" in [line.text for line in serve().logs.forbidden]
 
