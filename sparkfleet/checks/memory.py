@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sparkfleet.checks.case import Case
 from sparkfleet.checks.holders import by_hand, ours, utilization
-from sparkfleet.facts.host import Unknown
+from sparkfleet.facts.host import Memory, Unknown
 from sparkfleet.spec.finding import Finding
-from sparkfleet.spec.memory import judge
+from sparkfleet.spec.memory import Verdict, judge
 
 USUAL_CAP_GIB = 102.0
 """Free memory seen to be at most this even on a headless Spark (GLM-EXL3#47), GiB."""
@@ -20,9 +20,7 @@ def memory(case: Case) -> Iterator[Finding]:
     if isinstance(found, Unknown):
         yield case.unknown("memory", "The memory", found)
         return
-    claims = {service.name: service.utilization for service in case.plan.services}
-    back = min(given_back(case, found.total_gib), found.total_gib - found.available_gib)
-    verdict = judge(claims, found.total_gib, found.available_gib, [back])
+    verdict = weigh(case, found)
     least = max(service.recipe.memory.free_gib or 0.0 for service in case.plan.services)
     if not verdict.fits:
         why = (
@@ -46,6 +44,13 @@ def memory(case: Case) -> Iterator[Finding]:
         )
     else:
         yield case.ok("memory", f"Memory: {verdict.line}.")
+
+
+def weigh(case: Case, found: Memory) -> Verdict:
+    """The claims of all services of the host against what will be free when they start."""
+    claims = {service.name: service.utilization for service in case.plan.services}
+    back = min(given_back(case, found.total_gib), found.total_gib - found.available_gib)
+    return judge(claims, found.total_gib, found.available_gib, [back])
 
 
 def given_back(case: Case, total_gib: float) -> float:

@@ -258,6 +258,8 @@ class Service(Known):
     """sha256 of each file of the current release, by name."""
     state: dict[str, Any] | None = None
     """state.json as the agent wrote it."""
+    figures: dict[str, Any] | None = None
+    """The engine's own figures of its last boot (node/figures.py)."""
     secret_sha256_prefix: str | None = None
     switching: bool = False
 
@@ -268,6 +270,8 @@ class Model(Known):
     stamp: dict[str, Any] | None = None
     files: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Size in bytes and mtime in nanoseconds, by path."""
+    config: dict[str, Any] | None = None
+    """What the model's config.json says of its KV cache."""
 
 
 class Weights(Known):

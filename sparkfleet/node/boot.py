@@ -10,6 +10,7 @@ from typing import Protocol
 
 from sparkfleet.node import wire
 from sparkfleet.node.docker import Container, DockerApi, DockerError
+from sparkfleet.node.figures import Figures
 from sparkfleet.node.layout import Release
 from sparkfleet.node.probe import alive
 from sparkfleet.node.systemd import Unit
@@ -73,6 +74,7 @@ class BootWatch:
         self._marks = list(release.markers)
         self._marker = ""
         self._restarts = -1
+        self._figures = Figures()
 
     @property
     def container(self) -> Container | None:
@@ -95,6 +97,7 @@ class BootWatch:
         if ended is not None:
             return ended
         if self._seen is not None and self._is_ready():
+            self._figures.keep(self._release)
             return self._now("ready")
         if self._seconds() > self._release.boot_timeout:
             minutes = self._release.boot_timeout / 60
@@ -147,6 +150,7 @@ class BootWatch:
                 continue
             self._last = stamp
             self._lines.append(hide(line, self._secret))
+            self._figures.read(line)
             self._mark(line)
 
     def _mark(self, line: str) -> None:

@@ -49,6 +49,11 @@ class Release:
     """proof.json, whole."""
 
     @property
+    def figures(self) -> Path:
+        """Where the engine's own figures of the service's last boot are kept."""
+        return self.dir.parent.parent / "figures.json"
+
+    @property
     def unit_text(self) -> str:
         """The unit file that this release wants installed."""
         try:

@@ -38,6 +38,18 @@ PROPERTIES = {
 
 STAMP = ".sparkfleet-stamp.json"
 
+#: Of a model's config.json (of its text part, where it has several).
+CONFIG_KEYS = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "head_dim",
+    "layer_types",
+    "full_attention_interval",
+)
+MAX_JSON = 1 << 20
+
 #: At most so many files are listed of one directory tree: a model has a few dozen.
 MAX_FILES = 2000
 
@@ -116,6 +128,7 @@ def service(directory: Path, name: str) -> dict[str, Any]:
         "releases": [path.name for path in children(directory / "releases")],
         "files": tree_digests((directory / "current").resolve()),
         "state": json.loads(state) if state else None,
+        "figures": small_json(directory / "figures.json"),
         # A digest of a long random key tells nothing of the key.
         "secret_sha256_prefix": file_sha256(key_file)[:12] if key_file.exists() else None,
         "switching": locked(f"/run/sparkfleet/{name}.lock"),
@@ -156,7 +169,29 @@ def model(directory: str) -> dict[str, Any]:
         if path.name != STAMP:
             status = path.stat()
             files[str(path.relative_to(directory))] = [status.st_size, status.st_mtime_ns]
-    return {"stamp": json.loads(stamp) if stamp else None, "files": files}
+    return {
+        "stamp": json.loads(stamp) if stamp else None,
+        "files": files,
+        "config": model_config(Path(directory, "config.json")),
+    }
+
+
+def model_config(path: Path) -> dict[str, Any] | None:
+    """The keys of a model's config.json that say how large its KV cache is; None: not to be had."""
+    whole = small_json(path) or {}
+    part = whole.get("text_config", whole)
+    if not isinstance(part, dict):
+        return None
+    return {key: part[key] for key in CONFIG_KEYS if key in part} or None
+
+
+def small_json(path: Path) -> dict[str, Any] | None:
+    """A mapping that is nice to know; None for whatever else is there: it must cost no section."""
+    try:
+        found = json.loads(text(path)) if path.stat().st_size <= MAX_JSON else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def partials(request: dict[str, Any]) -> dict[str, int]:

@@ -31,49 +31,11 @@ class MemoryPlan:
     """Resolved fraction of the total, floored to 0.01."""
     origin: str
     """Where it came from: `preset shared`, `utilization`, `reserve_gib 30`."""
-    weights_gib: float | None = None
-    """Estimate of weights and drafter in memory, until the boot log tells."""
-    kv_bytes_per_token: int | None = None
-    """Estimate, bytes a token."""
 
     @property
     def claim_gib(self) -> float:
         """What the engine takes."""
         return self.total_gib * self.utilization
-
-    @property
-    def kv_room_gib(self) -> float | None:
-        """Estimated room for the KV cache; None when the weights are not known."""
-        if self.weights_gib is None:
-            return None
-        return max(self.claim_gib - self.weights_gib, 0.0)
-
-    @property
-    def kv_tokens(self) -> int | None:
-        """Estimated tokens that the KV cache holds; None when a figure is not known."""
-        room = self.kv_room_gib
-        if room is None or self.kv_bytes_per_token is None:
-            return None
-        return int(room * GIB / self.kv_bytes_per_token)
-
-    def line(self, available_gib: float | None = None, give_back_gib: float = 0.0) -> str:
-        """The arithmetic on one line: `121.7 GiB × 0.70 = 85.2; available 96.0; KV room ≈ 62.7`."""
-        text = f"{self.total_gib:.1f} GiB × {self.utilization:.2f} = {self.claim_gib:.1f}"
-        if available_gib is not None:
-            text += f"; available {available_gib:.1f}"
-            if give_back_gib:
-                text += f" + {give_back_gib:.1f} that our own service gives back"
-        if self.kv_room_gib is not None:
-            text += f"; KV room ≈ {self.kv_room_gib:.1f}"
-            if self.kv_tokens is not None:
-                text += f" ({self.kv_tokens:,} tokens)"
-            text += ", an estimate"
-        return text
-
-
-def of_preset(value: float) -> float:
-    """A preset or a fixed fraction as a utilization."""
-    return floor_hundredth(value)
 
 
 def of_reserve(reserve_gib: float, total_gib: float) -> float:

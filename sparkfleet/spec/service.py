@@ -158,8 +158,7 @@ class ServiceResolver:
                 f"{origin} leaves nothing of {total:.1f} GiB to the engine "
                 f"(utilization {value:.2f}); choose a smaller reserve or a larger utilization.",
             )
-        figures = recipe.memory
-        return MemoryPlan(total, value, origin, figures.weights_gib, figures.kv_bytes_per_token)
+        return MemoryPlan(total, value, origin)
 
     def _known_fallbacks(self, recipe: Recipe) -> None:
         for name in self.spec.fallbacks:

@@ -96,7 +96,8 @@ class Fleet:
                         "catalog": str(self.lab.catalog),
                         "lock": str(self.dir / "recipes.lock"),
                         "hardware": "gb10-lab",
-                        "bind": "0.0.0.0",
+                        # Services of their own say it themselves.
+                        **({} if "services" in data else {"bind": "0.0.0.0"}),
                         **common,
                         **data,
                     },

@@ -199,7 +199,7 @@ def test_models_of_every_commit_and_partials(tmp_path: Path) -> None:
     part.write_bytes(b"x" * 10000)
     request = {"models_dir": str(models), "model_dirs": [str(models / "o--name" / "main")]}
     found = survey_fleet.models(request)
-    assert found[str(models / "o--name" / "main")] == {"stamp": None, "files": {}}
+    assert found[str(models / "o--name" / "main")] == {"stamp": None, "files": {}, "config": None}
     there = found[str(commit)]
     assert there["stamp"] == {"schema": 1} and there["files"]["sub/a.bin"][0] == 3
     assert survey_fleet.partials(request)["o--name/c1/a.bin.0.part"] >= 10000

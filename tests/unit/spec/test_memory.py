@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sparkfleet.spec.catalog import Catalog
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.inventory import parse_host
-from sparkfleet.spec.memory import MemoryPlan, floor_hundredth, judge, of_reserve
+from sparkfleet.spec.memory import floor_hundredth, judge, of_reserve
 from sparkfleet.spec.plan import ServicePlan
 from sparkfleet.spec.resolve import resolve
 
@@ -44,15 +44,6 @@ def test_floor_never_rounds_up(value: float) -> None:
 @given(st.floats(0, 200), st.floats(1, 200))
 def test_reserve_is_left(reserve: float, total: float) -> None:
     assert total * of_reserve(reserve, total) <= total - reserve + 1e-5
-
-
-def test_line_prints_the_arithmetic() -> None:
-    plan = MemoryPlan(121.7, 0.7, "preset shared")
-    assert plan.line(96.0) == "121.7 GiB × 0.70 = 85.2; available 96.0"
-    assert "+ 20.0 that our own service gives back" in plan.line(96.0, 20.0)
-    room = MemoryPlan(121.7, 0.7, "preset shared", 22.6, 20480)
-    assert room.kv_tokens == int((121.7 * 0.7 - 22.6) * 2**30 / 20480)
-    assert "an estimate" in room.line()
 
 
 def test_verdict_suggests_what_fits() -> None:
