@@ -137,6 +137,10 @@ class Recipe(Model):
     title: Text = Field(description="One line for tables.")
     description: Text = Field(description="A few sentences.")
     sources: Rows[Text] = Field(min_length=1, description="Short name: document, one each.")
+    sources_of: dict[Text, Text] = Field(
+        default_factory=dict,
+        description="Key of this file → where its figures were read, where no source stands by.",
+    )
     responsibility: Text | None = Field(
         default=None, description="The publisher's word, shown at lock."
     )
@@ -202,6 +206,9 @@ class Recipe(Model):
         for index, name in enumerate(rules):
             if name in rules[:index]:
                 raise Misfit(f"{name} names another rule already", "rules", index, "name")
+        for key in self.sources_of:
+            if _under(self, key.split(".")) is None:
+                raise Misfit("names nothing that stands in this file", "sources_of", key)
         for index, choice in enumerate(self.choices):
             said = _plain(_under(self, choice.key.split(".")))
             if said != choice.value:

@@ -80,6 +80,8 @@ def line_of(old: str) -> int:
          ["image.floors.vlm is not known here", "'vllm', 'flashinfer' or 'cuda'"]),
         ("entrypoint: [vllm]", "entrypoint: [vllm]\n  floors: {vllm: newest}",
          ["image.floors.vllm", "must be a version such as 0.6.8"]),
+        ("  disk_gib: S0", "  disc_gib: S0",
+         ["sources_of.disc_gib", "names nothing that stands in this file"]),
         ("wedge: {seconds: 300}", "wedge: {seconds: 200}",
          ["choices.0.value", "is not what wedge.seconds says here, which is 200"]),
     ],

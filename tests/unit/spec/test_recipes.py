@@ -56,6 +56,24 @@ def test_says_where_it_comes_from(catalog: Catalog, name: str) -> None:
     assert all(m.not_before is None or m.not_before <= today for m in recipe.models.values())
 
 
+FIGURES = ("presets", "disk_gib", "shm_size", "env", "proof_timeout")
+"""Keys that have no source of their own beside them."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_has_a_source_or_is_a_choice(catalog: Catalog, name: str) -> None:
+    recipe = catalog.recipes[name]
+    said = {*recipe.sources_of, *(choice.key for choice in recipe.choices)}
+    wanted = [key for key in FIGURES if key in recipe.model_fields_set and getattr(recipe, key)]
+    for key in wanted:
+        parts = {f"{key}.{part}" for part in recipe.presets} if key == "presets" else {None}
+        assert key in said or parts <= said, (key, said)
+    if any((recipe.memory.weights_gib, recipe.memory.kv_bytes_per_token, recipe.memory.free_gib)):
+        assert recipe.memory.source
+    for line in (*recipe.logs.forbidden, *recipe.logs.required):
+        assert line.source, line.text
+
+
 UNDONE: list[tuple[str, str, dict[str, Any], str]] = [
     ("huihui-qwen36-35b", "kv-cache-auto", {"flags": {"kv-cache-dtype": "fp8"}}, "FP8 KV"),
     ("huihui-qwen36-35b", "mtp-one-token",
