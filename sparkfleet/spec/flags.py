@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from sparkfleet.spec.base import UTILIZATION, FlagValue
 from sparkfleet.spec.command import flag_words
 from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.image import ProvenImage
 from sparkfleet.spec.inventory import ServiceSpec
 from sparkfleet.spec.recipe import Addition, Recipe
 from sparkfleet.spec.variants import overlaid
@@ -28,8 +29,11 @@ RESERVED: dict[str, str] = {
 """Flags that an inventory may not set, and what to do instead."""
 
 
-def effective_flags(recipe: Recipe, spec: ServiceSpec, utilization: float) -> dict[str, FlagValue]:
-    """Every flag in order: the recipe's, over them the preset's, the fallbacks' and the owner's.
+def effective_flags(
+    recipe: Recipe, spec: ServiceSpec, utilization: float, version: ProvenImage | None = None
+) -> dict[str, FlagValue]:
+    """Every flag in order: the recipe's, over them those of the chosen image's `version`, the
+    preset's, the fallbacks' and the owner's.
 
     Additions of ours come last. Raises SpecError (the caller adds the host) for a flag that is not
     the owner's to set.
@@ -47,14 +51,16 @@ def effective_flags(recipe: Recipe, spec: ServiceSpec, utilization: float) -> di
                 f"environment, which carries only {', '.join(recipe.command.environment)}.",
                 key=key,
             )
-    flags = dict(recipe.command.flags)
+    of_version = version.flags if version else {}
+    flags = overlaid(recipe.command.flags, of_version)
     if spec.utilization is None and spec.reserve_gib is None:
         flags = overlaid(flags, recipe.preset(spec.preset or "alone").flags)
     for name in spec.fallbacks:
         flags = overlaid(flags, recipe.fallbacks[name].flags)
     flags = overlaid(flags, spec.flags)
     for addition in additions(recipe, spec):
-        flags.setdefault(addition.flag, addition.value)
+        if of_version.get(addition.flag, addition.value) is not None:
+            flags.setdefault(addition.flag, addition.value)
     return {flag: utilization if value == UTILIZATION else value for flag, value in flags.items()}
 
 
@@ -100,7 +106,11 @@ def _exact(flag: str, recipe: Recipe) -> None:
 
 
 def effective_env(
-    recipe: Recipe, spec: ServiceSpec, flags: dict[str, FlagValue], utilization: float
+    recipe: Recipe,
+    spec: ServiceSpec,
+    flags: dict[str, FlagValue],
+    utilization: float,
+    version: ProvenImage | None = None,
 ) -> dict[str, str]:
     """The container's environment, with the variables of an environment-driven image.
 
@@ -115,12 +125,17 @@ def effective_env(
                 "recipe's rules see them.",
                 key=f"env.{variable}",
             )
-    env = overlaid(recipe.env, spec.env)
+    env = overlaid(overlaid(recipe.env, version.env if version else {}), spec.env)
     for path, variable in command.environment.items():
         if (value := at_path(flags, path)) is not None:
             env[variable] = as_text(value)
     if command.extra:
-        words = [w for row in additions(recipe, spec) for w in flag_words(row.flag, row.value)]
+        words = [
+            word
+            for row in additions(recipe, spec)
+            if row.flag in flags
+            for word in flag_words(row.flag, row.value)
+        ]
         env[command.extra] = " ".join(words)
     return {key: value.replace(UTILIZATION, f"{utilization:.2f}") for key, value in env.items()}
 

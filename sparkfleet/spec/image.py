@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field
 
-from sparkfleet.spec.base import Model, Rows, Text
+from sparkfleet.spec.base import EnvName, FlagName, FlagValue, Model, Rows, Text
 from sparkfleet.spec.errors import SpecError
 
 DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -46,6 +46,13 @@ class ProvenImage(Model):
         default=None, description="Digest of the manifest list, sha256:…."
     )
     version: Text = Field(description="What the engine's /version answers on this image.")
+    flags: dict[FlagName, FlagValue | None] = Field(
+        default_factory=dict,
+        description="What this version wants said otherwise; null: it has no such flag.",
+    )
+    env: dict[EnvName, str | None] = Field(
+        default_factory=dict, description="Environment that goes with it; null drops."
+    )
     source: Text | None = Field(default=None, description="Where it was proven.")
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from sparkfleet.spec.hardware import HardwareProfile
-from sparkfleet.spec.image import ImageRef, parse_image
+from sparkfleet.spec.image import ImageRef, ProvenImage, parse_image
 from sparkfleet.spec.lock import LockedRecipe, model_dir
 from sparkfleet.spec.plan import ModelPlan
 from sparkfleet.spec.recipe import Recipe
@@ -39,6 +39,14 @@ def proven(recipe: Recipe, repository: str) -> list[ImageRef]:
     if recipe.image.rollback_tag:
         images.append(ImageRef(repository, recipe.image.rollback_tag, None, None))
     return images
+
+
+def proven_as(recipe: Recipe, image: ImageRef) -> ProvenImage | None:
+    """The row of `image.proven` that speaks of this image; None for the recipe's own."""
+    for row in recipe.image.proven:
+        if covers(ImageRef(image.repository, row.tag, row.digest, row.version), image):
+            return row
+    return None
 
 
 def covers(known: ImageRef, asked: ImageRef) -> bool:

@@ -17,6 +17,7 @@ from sparkfleet.spec.pins import (
     commit_day,
     pinned_image,
     planned_models,
+    proven_as,
     wanted_image,
 )
 from sparkfleet.spec.plan import ServicePlan
@@ -55,8 +56,9 @@ class ServiceResolver:
         self._known_fallbacks(recipe)
         try:
             image = wanted_image(recipe, hardware, spec.image)
-            flags = effective_flags(recipe, spec, memory.utilization)
-            env = effective_env(recipe, spec, flags, memory.utilization)
+            version = proven_as(recipe, image)
+            flags = effective_flags(recipe, spec, memory.utilization, version)
+            env = effective_env(recipe, spec, flags, memory.utilization, version)
         except SpecError as error:
             raise self.error(error.key or "image", str(error)) from None
         base = spec.recipe if spec.variant is None else f"{spec.recipe}+{spec.variant}"

@@ -12,6 +12,7 @@ import pytest
 from sparkfleet.spec.catalog import Catalog
 from sparkfleet.spec.command import render_argv
 from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.image import ProvenImage
 from sparkfleet.spec.inventory import parse_host
 from sparkfleet.spec.plan import ServicePlan
 from sparkfleet.spec.resolve import resolve
@@ -141,6 +142,30 @@ def test_variant_adds_its_drafter_and_pins_apart(serve: Serve) -> None:
     assert dflash.flags["speculative-config"]["num_speculative_tokens"] == 15  # type: ignore[index,call-overload]
     assert (plain.lock_key, dflash.lock_key) == ("huihui-qwen36-35b", "huihui-qwen36-35b+dflash")
     assert dflash.notes == ("variant dflash",)
+
+
+def test_flags_that_are_a_versions_follow_its_image(catalog: Catalog) -> None:
+    """Say an older engine is proven that has neither --shutdown-timeout nor the vision switch."""
+    recipe = catalog.recipes["qwen36-35b-heretic"]
+    older = ProvenImage(
+        tag="older",
+        version="0.20.0",
+        flags={"shutdown-timeout": None, "trust-remote-code": None, "max-num-seqs": 32},
+        env={"OLD_SWITCH": "1"},
+    )
+    image = recipe.image.model_copy(update={"proven": (older,)})
+    changed = replace(catalog, recipes={recipe.name: recipe.model_copy(update={"image": image})})
+
+    def serve(**keys: Any) -> ServicePlan:
+        host = parse_host("h1", {"recipe": recipe.name, **keys})
+        return resolve(host, changed, None).services[0]
+
+    own, old = serve(), serve(image="older")
+    assert own.flags["shutdown-timeout"] == 30 and own.env == {}
+    assert old.flags.keys() == own.flags.keys() - {"shutdown-timeout", "trust-remote-code"}
+    assert (old.flags["max-num-seqs"], old.env) == (32, {"OLD_SWITCH": "1"})
+    assert old.image.version == "0.20.0"
+    assert serve(image="older", flags={"max-num-seqs": 8}).flags["max-num-seqs"] == 8
 
 
 B_FLOORS = {"vllm": "0.19.1rc1.dev374", "flashinfer": "0.6.8", "cuda": "12.9"}
