@@ -13,7 +13,7 @@ import yaml
 
 from lab.api import Lab
 from tests.lab.conftest import Fleet
-from tests.lab.observe import Answer, ask, key_of, state
+from tests.lab.observe import Answer, ask, key_of, snapshot, state
 from tests.lab.waiting import eventually
 
 ROOT = "/var/lib/sparkfleet"
@@ -82,6 +82,17 @@ def test_two_real_engines_share_a_box_and_the_weights(
     again = fleet.deploy({host: PAIR}, catalog=str(catalog))
     assert again.code == 0 and "nothing changed" in again.out, again.said
 
+    before = snapshot(lab, host)
+    plan = fleet.run(fleet.write({host: PAIR}, catalog=str(catalog)), play="plays/plan.py")
+    assert plan.code == 0, plan.said
+    assert snapshot(lab, host) == before and "Starting operation" not in plan.said
+    # A CPU build tells the size of its cache and not of its weights: the one is the engine's own
+    # word, the other an estimate by the files that are pinned.
+    assert plan.out.count("KV cache = 1,048,576 tokens, 512.0 sequences of 2,048 (boot log)") == 2
+    assert plan.out.count("weights ≈ 0.0 (pinned files)") == 2
+    assert "together  121.7 GiB × (0.50 + 0.30) = 97.4; available" in plan.out
+    assert max(map(len, plan.out.splitlines())) <= 80
+
     old = {name: state(lab, host, name)["container"] for name in ("chat", "batch")}
     lab.power_cycle(host)
 
@@ -132,9 +143,9 @@ def test_a_co_tenant_that_eats_memory_is_counted(
     lab = fleet.lab
     bare(host)
 
-    def preflight(pair: dict[str, Any]) -> tuple[int, str]:
+    def preflight(pair: dict[str, Any], play: str = "preflight") -> tuple[int, str]:
         path = fleet.write({host: pair}, catalog=str(catalog))
-        run = fleet.run(path, play="plays/preflight.py")
+        run = fleet.run(path, play=f"plays/{play}.py")
         return run.code, words(run.said)
 
     lab.set_memory(host, available_kib=60 * 2**20)
@@ -145,6 +156,9 @@ def test_a_co_tenant_that_eats_memory_is_counted(
         assert "121.7 GiB × (0.50 + 0.30) = 97.4; available 60.0" in said
         fitting = dict(re.findall(r"(chat|batch): utilization (0\.\d\d)", said))
         assert fitting == {"chat": "0.30", "batch": "0.18"}
+        code, said = preflight(PAIR, "plan")
+        assert code == 1
+        assert "DOES NOT FIT. It would fit with chat: utilization 0.30, batch: utili" in said
         services = {
             name: {**row, "preset": None, "utilization": float(fitting[name])}
             for name, row in PAIR["services"].items()
