@@ -45,9 +45,9 @@ def preflight(
     check_models(release)
     check_compose(release, run)
     check_port(release, docker, making_way)
-    check_floors(release, docker, run)
     if gpu:
         check_gpu(release, docker, run)
+    check_floors(release, docker, run)
 
 
 def check_models(release: Release) -> None:

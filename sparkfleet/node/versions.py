@@ -6,6 +6,8 @@ Prints one JSON object: `found`, name to version or null where the image does no
 the names under their floor. Nothing heavy is imported: it takes a second, not ten.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import os

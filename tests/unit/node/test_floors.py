@@ -66,7 +66,7 @@ def test_nothing_is_stopped_for_an_image_below_its_floor(world: World) -> None:
     world.serving(ONE)
     made = world.made
     world.release(TWO, floors=FLOORS)
-    world.gpu = said(["vllm"], vllm="0.18.0")
+    world.versions = said(["vllm"], vllm="0.18.0")
     done = world.switch(TWO)
     assert done["result"]["result"] == "refused"
     assert "vLLM 0.18.0" in done["error"]["why"]

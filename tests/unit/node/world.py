@@ -82,6 +82,7 @@ class World:
         self.metrics_of: Callable[[], dict[str, float]] | None = None
         self.gpu = commands.Outcome(0, "GPU 0: NVIDIA GB10 (UUID: GPU-1)\n")
         self.config = commands.Outcome(0)
+        self.versions = commands.Outcome(127, err="python3: not found")
         self.said: list[list[str]] = []
         self.answers_docker = True
         self.jobs = 0
@@ -241,6 +242,8 @@ class World:
                 self.enabled = False
             case ["docker", "compose", *_]:
                 return self.config
+            case ["docker", "run", *rest] if "--entrypoint=python3" in rest:
+                return self.versions
             case ["docker", "run", *_]:
                 return self.gpu
             case ["journalctl", *_]:
