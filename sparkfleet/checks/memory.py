@@ -9,6 +9,7 @@ from sparkfleet.checks.holders import by_hand, ours, utilization
 from sparkfleet.facts.host import Memory, Unknown
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.memory import Verdict, judge
+from sparkfleet.spec.plan import HostPlan
 
 USUAL_CAP_GIB = 102.0
 """Free memory seen to be at most this even on a headless Spark (GLM-EXL3#47), GiB."""
@@ -21,7 +22,7 @@ def memory(case: Case) -> Iterator[Finding]:
         yield case.unknown("memory", "The memory", found)
         return
     verdict = weigh(case, found)
-    least = max(service.recipe.memory.free_gib or 0.0 for service in case.plan.services)
+    least = least_free(case.plan)
     if not verdict.fits:
         why = (
             "The engine counts MemAvailable as free and refuses to start below its share: “Free "
@@ -44,6 +45,11 @@ def memory(case: Case) -> Iterator[Finding]:
         )
     else:
         yield case.ok("memory", f"Memory: {verdict.line}.")
+
+
+def least_free(plan: HostPlan) -> float:
+    """GiB that the recipes of a host want free at start; 0 where none says."""
+    return max(service.recipe.memory.free_gib or 0.0 for service in plan.services)
 
 
 def weigh(case: Case, found: Memory) -> Verdict:

@@ -37,6 +37,14 @@ class BoxMemory:
     """The claims against what is available now; None where that is not known."""
     unknown: str = ""
     """Why it is not known."""
+    least: float = 0.0
+    """What a recipe wants free at start; 0: none says."""
+
+    @property
+    def short(self) -> bool:
+        """Whether something is known not to fit."""
+        verdict = self.verdict
+        return verdict is not None and (not verdict.fits or verdict.room_gib < self.least)
 
 
 def memory_lines(box: BoxMemory) -> Iterator[str]:
@@ -85,6 +93,10 @@ def _sum(box: BoxMemory, indent: int) -> Iterator[str]:
         yield from _row("", f"available: not known, {box.unknown}", indent)
     elif not box.verdict.fits:
         yield from _row("", f"DOES NOT FIT. {box.verdict.advice}", indent)
+    elif box.short:
+        room = f"{box.verdict.room_gib:.1f} GiB will be free at start"
+        text = f"DOES NOT FIT. {room}; the recipe wants {box.least:.0f}."
+        yield from _row("", text, indent)
 
 
 def _row(label: str, text: str, indent: int) -> list[str]:

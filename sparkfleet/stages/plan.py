@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from sparkfleet.checks.case import Case
-from sparkfleet.checks.memory import weigh
+from sparkfleet.checks.memory import least_free, weigh
 from sparkfleet.console.memory import BoxMemory, Share, memory_lines
 from sparkfleet.facts.host import HostFacts, Unknown
 from sparkfleet.facts.survey import Unreachable
@@ -39,7 +39,7 @@ def _plan(fleet: Fleet) -> None:
         for line in memory_lines(box):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(LEGEND, highlight=False, soft_wrap=True)
-    short = [box.host for box in boxes if box.verdict is not None and not box.verdict.fits]
+    short = [box.host for box in boxes if box.short]
     if fleet.json:
         fail_in_pyinfra(*short)
     else:
@@ -73,7 +73,7 @@ def box_memory(fleet: Fleet, host: HostPlan) -> BoxMemory:
         for one in host.services
     ]
     cap = host.hardware.max_utilization.value
-    return BoxMemory(host.name, total, shares, cap, verdict, unknown)
+    return BoxMemory(host.name, total, shares, cap, verdict, unknown, least_free(host))
 
 
 def _spent(

@@ -45,6 +45,17 @@ def test_two_services_that_do_not_fit() -> None:
     assert "DOES NOT FIT. It would fit with chat: utilization 0.30, batch: utilization 0.18" in flat
 
 
+def test_a_recipe_that_wants_more_free_than_it_takes() -> None:
+    """Ornith's 100 GiB, though its share is 73."""
+    verdict = judge({"llm": 0.6}, 121.7, 96.0)
+    box = BoxMemory("spark-1", 121.7, [share("llm", 0.6)], 0.88, verdict, least=100.0)
+    text = " ".join(" ".join(memory_lines(box)).split())
+    assert "DOES NOT FIT. 96.0 GiB will be free at start; the recipe wants 100." in text
+    assert box.short
+    enough = BoxMemory("spark-1", 121.7, box.shares, 0.88, judge({"llm": 0.6}, 121.7, 101.0))
+    assert not enough.short
+
+
 def test_a_box_out_of_reach_is_planned_by_its_profile() -> None:
     box = BoxMemory("spark-1", 121.7, [share("llm", 0.7)], 0.88, None, "Connection refused")
     lines = list(memory_lines(box))
