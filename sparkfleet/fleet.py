@@ -21,6 +21,7 @@ from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.inventory import HostSpec, parse_fleet
 from sparkfleet.spec.lock import Lock
+from sparkfleet.spec.options import Options
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.spec.resolve import resolve
 from sparkfleet.verdict import Verdict
@@ -54,6 +55,8 @@ class Fleet:
     work: dict[str, HostWork] = field(default_factory=dict)
     verdict: Verdict = field(default_factory=Verdict)
     once: Once = field(default_factory=Once)
+    options: Options = field(default_factory=Options)
+    """What this play alone was told with --data."""
     dry: bool = False
     """pyinfra was called with --dry: nothing is changed, on the controller neither."""
     json: bool = False

@@ -30,6 +30,7 @@ from pyinfra_cli.util import parse_cli_arg
 from sparkfleet.fleet import GROUP, begin
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.inventory import overlay
+from sparkfleet.spec.options import split_options
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
@@ -88,8 +89,10 @@ def _guard(options: Mapping[str, Any]) -> None:
         return
     check_options(options)
     check_groups(inventory, str(options["inventory"]))
+    own, data = split_options(str(deploys[0]), data)
     name = Path(str(options["inventory"])).stem
-    fleet = begin(name, {host: _data_of(inventory, host) for host in chosen})
+    fleet = begin(name, {host: _data_of(inventory, host, data) for host in chosen})
+    fleet.options = own
     # Noted here: the click context is not to be had in the greenlets that run the deploy file.
     fleet.json = bool(options.get("json_output"))
     fleet.dry = bool(options.get("dry"))
@@ -206,14 +209,15 @@ def _load_inventory(options: Mapping[str, Any], data: dict[str, Any]) -> Invento
     return inventory
 
 
-def _data_of(inventory: Inventory, name: str) -> dict[str, Any]:
+def _data_of(inventory: Inventory, name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """A host's data, nearest last; `told` is what --data says of every host."""
     host = inventory.get_host(name)
     merged: dict[str, Any] = {}
     for layer in (
         inventory.get_data(),
         host.group_data,
         host.host_data,
-        inventory.get_override_data(),
+        told,
     ):
         merged = overlay(merged, layer)
     return merged

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparkfleet.spec.finding import Finding, Level
+from sparkfleet.spec.upgrade import Move
 from sparkfleet.verdict import Failure
 
 STYLES: dict[Level, str] = {
@@ -113,6 +114,17 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
             row.endpoint,
             row.time,
         )
+    return table
+
+
+def moves_table(title: str, moves: Iterable[Move]) -> Table:
+    """Pins that say something else now; `to fetch` is what a host that has the old ones lacks."""
+    table = Table(title=title, title_justify="left")
+    for column in ("recipe", "what", "pinned", "now", "to fetch"):
+        table.add_column(column, overflow="fold")
+    for move in moves:
+        size = f"{move.size / 1e9:.2f} GB" if move.size else "-"
+        table.add_row(move.key, move.what, move.old, move.new, size)
     return table
 
 

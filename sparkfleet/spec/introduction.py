@@ -7,19 +7,15 @@ from collections.abc import Iterable, Iterator
 from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.published import Choice
 from sparkfleet.spec.recipe import Recipe
+from sparkfleet.spec.upgrade import recipe_of
 from sparkfleet.spec.wording import quoted
 
 
 def newcomers(before: Lock, now: Lock, recipes: Iterable[Recipe]) -> list[Recipe]:
     """The recipes of which `now` has pins and `before` had none, of any image or variant."""
-    known, locked = ({_recipe_of(key) for key in lock.recipes} for lock in (before, now))
+    known, locked = ({recipe_of(key) for key in lock.recipes} for lock in (before, now))
     fresh = {recipe.name: recipe for recipe in recipes if recipe.name in locked - known}
     return list(fresh.values())
-
-
-def _recipe_of(key: str) -> str:
-    """The recipe's name in a lock key: `name`, `name+variant`, either with `@image`."""
-    return key.partition("@")[0].partition("+")[0]
 
 
 def introduce(recipe: Recipe) -> Iterator[str]:

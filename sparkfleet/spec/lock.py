@@ -128,6 +128,11 @@ class Lock(Model):
         """A copy in which `key` means `recipe`."""
         return self.model_copy(update={"recipes": {**self.recipes, key: recipe}})
 
+    def without(self, *keys: str) -> Lock:
+        """A copy in which `keys` are not pinned."""
+        left = {key: recipe for key, recipe in self.recipes.items() if key not in keys}
+        return self.model_copy(update={"recipes": left})
+
 
 def lock_key(recipe: str, image: str | None = None) -> str:
     """The name under which a service's pins stand: the recipe, and its own image if it has one."""

@@ -13,10 +13,9 @@ from sparkfleet.pins import fill_lock
 from sparkfleet.programs import program_digests
 from sparkfleet.render import agent_unit, build_release
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.introduction import introduce, newcomers
-from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import fail_in_pyinfra, stop, this_fleet
+from sparkfleet.stages.introduce import introduce_newcomers
 from sparkfleet.stages.look import (
     failed_hosts,
     judge,
@@ -49,7 +48,7 @@ def _check(fleet: Fleet) -> None:
         if passed and (not failed or fleet.partial):
             before = fleet.lock
             fleet.use_lock(fill_lock(before, passed, ctx_state.get().inventory))
-            _introduce(console, fleet, before)
+            introduce_newcomers(console, fleet, before)
             judge(fleet)
             failed = failed_hosts(fleet)
     except SpecError as error:
@@ -68,14 +67,6 @@ def _check(fleet: Fleet) -> None:
         report_now(fleet)
         if not fleet.json:  # pyinfra would ask whether to make no changes
             sys.exit(1 if fleet.verdict.failures else 0)
-
-
-def _introduce(console: Console, fleet: Fleet, before: Lock) -> None:
-    """Say once of each recipe that enters the lock what its owner takes on with it."""
-    served = (service.recipe for plan in fleet.plans.values() for service in plan.services)
-    for recipe in newcomers(before, fleet.lock, served):
-        for line in introduce(recipe):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:

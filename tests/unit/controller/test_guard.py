@@ -147,3 +147,15 @@ def test_an_inventory_that_is_no_python(tmp_path: Path) -> None:
     inventory = tmp_path / "mine.py"
     inventory.write_text("sparks = [\n")
     assert "cannot be read: SyntaxError" in refused("-y", str(inventory), "deploy.py")
+
+
+LOCK = "plays/lock.py"
+
+
+def test_the_options_of_a_play_are_its_own() -> None:
+    said = refused("-y", "inventory/lab.py", "deploy.py", "--data", "update=x")
+    assert "update" in said and "not a known key" in said
+    said = refused("-y", "inventory/lab.py", LOCK, "--data", "check=perhaps")
+    assert 'plays/lock.py, --data: check is "perhaps", but must be true or false' in said
+    said = refused("-y", "inventory/lab.py", LOCK, "--data", "check=true", "--data", "update=x")
+    assert "check" in said and "goes on its own" in said
