@@ -1,11 +1,12 @@
 """The resident of a Spark: proves each engine after a start, and restarts one that is wedged.
 
-    python3 agent.py --root /var/lib/sparkfleet
+    python3 agent.py --root /var/lib/sparkfleet [--answer llm=10.0.0.5:18000 --gateways 1]
 
 One thread per service, each looking every few seconds: at Docker over its socket and at the engine
 over HTTP. Nothing is spawned for a look while the engine runs. It writes state.json and prints a
 sentence to the journal whenever something changed. It keeps away from a service whose switch is
-under way, and ends a switch that was cut.
+under way, and ends a switch that was cut. With gateways in the inventory it tells each that asks
+whether to send requests here (answer.py); without, it listens nowhere.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 if not __package__:
     sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
-from sparkfleet.node import wire
+from sparkfleet.node import answer, wire
 from sparkfleet.node.boot import BootWatch
-from sparkfleet.node.disk import Busy, hold_lock
+from sparkfleet.node.disk import Busy, hold_lock, remove
 from sparkfleet.node.docker import Container, DockerError
 from sparkfleet.node.failed import failed_boot, failed_proof
 from sparkfleet.node.faults import OK, Fault
@@ -56,15 +57,18 @@ class Watch:
     retry_at: float = 0.0
     retry: float = RETRY
     settles: int = 0
+    looked: bool = False
+    """Whether the state on disk is known to hold for what runs."""
     trouble: str = ""
 
     def look(self) -> float:
         """Look once. Never raises for what a host can do to it."""
         try:
             wait = self._look()
-            self.trouble = ""
+            self.trouble, self.looked = "", True
             return wait
         except Busy:
+            self.looked = True  # the switch keeps the state
             self.boot, self.run = None, ""  # a switch is under way: afterwards, look afresh
             return SOON
         except (DockerError, Fault, OSError, wire.WireError) as error:
@@ -106,6 +110,8 @@ class Watch:
         self.run, self.boot, self.pulse = container.run, None, Pulse(now)
         self.retry, self.retry_at = RETRY, 0.0
         if state.is_of(container.run) and state.phase == "proven":
+            if not self.service.proven.exists():  # an older agent's word, which did not write it
+                self._save(state)
             return
         if not state.is_of(container.run):
             again = state.restarts + 1 if state.release == release.hash and state.container else 0
@@ -226,17 +232,46 @@ def absence(unit: Unit, gone: Container | None) -> tuple[str, str]:
     return "booting", "Its container is about to start."
 
 
-def serve(root: Path, means: Means, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Watch every service below `root`, new ones too, until `stop`."""
+def serve(
+    root: Path,
+    means: Means,
+    stop: threading.Event,
+    say: Callable[[str], None],
+    posts: tuple[answer.Post, ...] = (),
+    gateways: int = 0,
+    interval: float = 1.0,
+) -> None:
+    """Watch every service below `root`, new ones too, until `stop`; answer at the `posts`."""
     threads: dict[str, threading.Thread] = {}
+    watches: dict[str, Watch] = {}
+    for service in services(root, means.run_dir):
+        if service.name not in {post.service for post in posts}:
+            remove(service.heard)  # of an inventory that had gateways
+    if posts:
+        answerer = answer.Answerer(
+            posts,
+            interval,
+            gateways,
+            find=lambda name: Service(root, name, means.run_dir),
+            known=lambda name: is_known(watches, name),
+            say=say,
+        )
+        answerer.begin()
+        threading.Thread(target=answerer.serve, args=(stop,), daemon=True).start()
     while not stop.is_set():
         for service in services(root, means.run_dir):
             if service.name not in threads or not threads[service.name].is_alive():
-                watch = Watch(service, means, say)
+                watch = watches[service.name] = Watch(service, means, say)
                 thread = threading.Thread(target=_follow, args=(watch, stop), daemon=True)
                 threads[service.name] = thread
                 thread.start()
         stop.wait(SELDOM)
+
+
+def is_known(watches: dict[str, Watch], name: str) -> bool:
+    """Whether the state on disk holds for what runs: before the first look it is hearsay."""
+    watch = watches.get(name)
+    return watch is not None and watch.looked
 
 
 def _follow(watch: Watch, stop: threading.Event) -> None:
@@ -248,12 +283,30 @@ def main(argv: list[str]) -> int:
     """The program; SIGTERM ends it."""
     parser = argparse.ArgumentParser(description="Prove and watch the engines of this host.")
     parser.add_argument("--root", type=Path, default=Path("/var/lib/sparkfleet"))
+    parser.add_argument(
+        "--answer",
+        type=answer.Post.parse,
+        action="append",
+        default=[],
+        metavar="SERVICE=ADDRESS:PORT",
+        help="where gateways ask for a service",
+    )
+    parser.add_argument("--gateways", type=int, default=0, help="how many there are")
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between questions")
     options = parser.parse_args(argv)
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda number, frame: stop.set())
     print(f"Watching the services below {options.root}.", flush=True)
-    serve(options.root, Means(), stop, lambda text: print(text, flush=True))
+    serve(
+        options.root,
+        Means(),
+        stop,
+        lambda text: print(text, flush=True),
+        tuple(options.answer),
+        options.gateways,
+        options.interval,
+    )
     return OK
 
 

@@ -27,7 +27,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
 from sparkfleet.node import wire
-from sparkfleet.node.disk import Busy, hold_lock
+from sparkfleet.node.disk import Busy, hold_lock, remove
 from sparkfleet.node.docker import Docker, DockerApi, DockerError
 from sparkfleet.node.faults import CONFIG, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
@@ -120,6 +120,7 @@ def run(service: Service, docker: DockerApi, say: Callable[[str], None]) -> int:
         child: subprocess.Popen[bytes] | None = None
         release: Release | None = None
         try:
+            remove(service.proven)  # whatever starts now has shown nothing yet
             release = to_run(service)
             clear_way(release, docker)
             with _alone(service, release, say):

@@ -165,6 +165,27 @@ class Service:
         """The switch under way; there from before the first change until its outcome is known."""
         return self.dir / "switch.json"
 
+    @property
+    def drained(self) -> Path:
+        """There while the owner keeps the service out of the gateway (see drain.py)."""
+        return self.dir / "drain.json"
+
+    @property
+    def leaving(self) -> Path:
+        """There while a switch does. In /run: a power cut returns to `current`, and lets it in."""
+        return self.run / f"{self.name}.leaving"
+
+    @property
+    def proven(self) -> Path:
+        """There while the run of the engine that was proven goes on: every start removes it, and
+        so does a power cut."""
+        return self.run / f"{self.name}.proven"
+
+    @property
+    def heard(self) -> Path:
+        """Which word the agent last told to which gateway."""
+        return self.run / f"{self.name}.heard"
+
     def release_dir(self, hash: str) -> Path:
         """Directory of the release named `hash`."""
         if not NAME.match(hash):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sparkfleet.node.faults import Fault
+from sparkfleet.node.quiesce import THEN, Then
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Request:
     gpu_check: bool = True
     drain_timeout: float = 60.0
     """Seconds to wait for running requests before the engine is stopped."""
+    drain_then: Then = "proceed"
+    """What then: `wait` on, `proceed` to the stop, `abort` the switch."""
     restart: bool = False
     """Start it again though it runs and is proven: its files were changed under it."""
     who: str = ""
@@ -37,6 +40,7 @@ class Request:
                 release=str(raw["release"]),
                 gpu_check=bool(raw.get("gpu_check", True)),
                 drain_timeout=float(raw.get("drain_timeout", 60.0)),
+                drain_then=_then(raw.get("drain_then", "proceed")),
                 restart=bool(raw.get("restart", False)),
                 who=str(raw.get("who", "")),
                 adopt=dict(raw.get("adopt") or {}),
@@ -54,3 +58,9 @@ class Request:
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
         return {**asdict(self), "root": str(self.root)}
+
+
+def _then(raw: Any) -> Then:
+    if raw not in THEN:
+        raise ValueError(f"drain_then {raw!r}")
+    return cast(Then, raw)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from sparkfleet.node.disk import append_line, read_json, write_whole
+from sparkfleet.node.disk import append_line, read_json, remove, write_whole
 from sparkfleet.node.layout import Service
 
 #: What a service can be in. Only `proven` means that it answers.
@@ -64,7 +64,12 @@ def load_state(service: Service) -> State:
 
 def save_state(service: Service, state: State) -> None:
     """Write the state whole; the survey and the agent's next life read it."""
+    if state.phase != "proven":
+        remove(service.proven)
     write_whole(service.state, json.dumps(asdict(state), ensure_ascii=False, indent=1) + "\n")
+    if state.phase == "proven":
+        service.proven.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        service.proven.touch()
 
 
 def record(service: Service, line: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkfleet.node import commands, wire
+from sparkfleet.node import commands, drain, quiesce, wire
 from sparkfleet.node.boot import BootWatch
 from sparkfleet.node.disk import point_link, remove, write_whole
 from sparkfleet.node.docker import Container, Docker, DockerApi, DockerError
@@ -37,6 +37,8 @@ class Means:
     systemd: Systemd = field(default_factory=Systemd)
     run: commands.Runner = commands.run
     clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    """The agent's clock for what it told to whom."""
     sleep: Callable[[float], None] = time.sleep
     health: Callable[[wire.Target, float], int] = alive
     metrics: Callable[[wire.Target, float], dict[str, float]] = load
@@ -102,37 +104,50 @@ class Steps:
             return False
         return self.state.phase == "proven" and self.state.is_of(container.run)
 
-    def replace(self, release: Release, *, drain_timeout: float) -> None:
-        """Let what runs finish, stop it, and start `release`. Raises Failed."""
+    def replace(
+        self, release: Release, *, drain_timeout: float, then: quiesce.Then = "proceed"
+    ) -> None:
+        """Let what runs finish, stop it, and start `release`. Raises Failed; of the phase `drain`
+        when requests still ran and nothing was stopped for their sake."""
         try:
             container = self.container()
             if container is not None and container.running:
                 with self.timed("drain", "waiting until no request runs"):
-                    self.drain(self._release_running(container) or release, drain_timeout)
+                    self.drain(self._release_running(container) or release, drain_timeout, then)
             with self.timed("stop", "stopping what runs"):
                 self.stop(release)
             self.start(release)
         except (Fault, DockerError, OSError) as error:
             raise failed("start", error) from None
 
-    def drain(self, running: Release, seconds: float) -> None:
-        """Wait until no request runs, `seconds` at most. (With a gateway, the node first says
-        `drain`, and waits until that was read.)"""
+    def drain(self, running: Release, seconds: float, then: quiesce.Then = "proceed") -> None:
+        """Leave the gateway, and wait until no request runs: `seconds`, and `then`.
+
+        Raises Failed with `abort`; the service is in the gateway again, as it was.
+        """
+        before = self.state.phase
+        drain.mark(self._service, "a switch", by="switch")
         self.save("draining", reason="")
-        until = self._means.clock() + seconds
+        by = quiesce.Waiting(self._means.monotonic, self._means.sleep, self._events.log)
+        quiesce.until_heard(lambda: drain.load_heard(self._service), by)
         target = wire.Target.of(str(running.probe["url"]))
-        while self._means.clock() < until:
-            try:
-                metrics = self._means.metrics(target, 5.0)
-            except wire.WireError:
-                return  # nothing answers, so nothing is lost
-            busy = [
-                metrics.get(f"vllm:num_requests_{kind}", 0.0) for kind in ("running", "waiting")
-            ]
-            if not any(busy):
-                return
-            self._means.sleep(0.5)
-        self._events.log("Requests still run; the engine lets them finish within its own limit.")
+        left = quiesce.until_idle(target, self._means.metrics, by, seconds=seconds, then=then)
+        if not left:
+            return
+        if then == "abort":
+            self.save(before)
+            self.readmit()
+            raise Failed(
+                "drain",
+                f"{left} requests still ran after {seconds:g} s, and drain_then is abort: nothing "
+                "was stopped.",
+                next="Run the deploy again at a quieter time, or raise drain_timeout.",
+            )
+        self._events.log(f"{left} requests still run; the engine has its own limit for them.")
+
+    def readmit(self) -> None:
+        """Take back this switch's own drain: from here on the state decides."""
+        drain.clear(self._service, by="switch")
 
     def stop(self, release: Release) -> None:
         """Stop the unit, and whatever of the project runs without it."""
@@ -205,6 +220,7 @@ class Steps:
         self._means.systemd.install(release.unit, release.unit_text)
         if not self._means.systemd.show(release.unit).enabled:
             self._means.systemd.enable(release.unit)
+        self.readmit()
 
     def save(self, phase: str, **changes: Any) -> None:
         """Write the state."""

@@ -76,10 +76,13 @@ class Switch:
                 raise Failed("switch", f"It was cut {TRIES} times and is not tried again.")
             if not self._joins(new):
                 self._adopt("park")
-                self._steps.replace(new, drain_timeout=self._request.drain_timeout)
+                self._replace(new)
             self._steps.watch(new)
             self._steps.prove(new)
         except Failed as failure:
+            if failure.phase == "drain":  # nothing was stopped
+                self._adopt("put_back")
+                return self._end("refused", failure)
             return self._go_back(failure)
         self._steps.promote(new, self._old)
         return self._end("switched")
@@ -139,14 +142,20 @@ class Switch:
             return self._end("refused", failed("preflight", fault))
         try:
             self._note()
-            self._steps.replace(release, drain_timeout=self._request.drain_timeout)
+            self._replace(release)
             self._steps.watch(release)
             self._steps.prove(release)
         except Failed as failure:
+            if failure.phase == "drain":
+                return self._end("refused", failure)
             self._steps.save("failed", reason=failure.detail)
             return self._end("failed", failure)
         self._steps.promote(release)
         return self._end("started")
+
+    def _replace(self, release: Release) -> None:
+        request = self._request
+        self._steps.replace(release, drain_timeout=request.drain_timeout, then=request.drain_then)
 
     def _serves(self, release: Release) -> bool:
         """Whether what runs can be proven as it is; else a start is worth a try."""
@@ -204,6 +213,7 @@ class Switch:
         self._pending.note(self._request, boot=boot, job=self._job, now=now, back=back)
 
     def _end(self, result: str, failure: Failed | None = None) -> dict[str, Any]:
+        self._steps.readmit()
         total = round(self._means.clock() - self._began, 1)
         outcome: dict[str, Any] = {
             "result": result,

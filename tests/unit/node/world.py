@@ -152,6 +152,7 @@ class World:
             health=self.health,
             metrics=self.metrics,
             probe=self.probe,
+            monotonic=lambda: self.now,
             boot_id=lambda: self.boot,
             run_dir=self.run_dir,
         )
