@@ -8,6 +8,7 @@ change of image, recipe, preset or flag in the data is an upgrade, and this same
 
 from sparkfleet.stages.check import check
 from sparkfleet.stages.configure import configure
+from sparkfleet.stages.gateway import gateway
 from sparkfleet.stages.report import report
 from sparkfleet.stages.roll import roll
 from sparkfleet.stages.stage import stage
@@ -20,6 +21,9 @@ stage(fleet)
 
 # A release directory: compose file, unit, proof, rendered and hashed.
 configure(fleet)
+
+# Where there is one: HAProxy before all nodes; a node is in once its agent says that it is proven.
+gateway(fleet)
 
 # Batch by batch: each host stops, starts, proves itself; or puts back what ran before.
 roll(fleet)

@@ -6,7 +6,7 @@ pyinfra runs the deploy file once per host with fresh globals; what the hosts sh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from sparkfleet.facts.survey import Unreachable
 from sparkfleet.keys import ApiKey, load_key
 from sparkfleet.locking import read_lock, write_lock
 from sparkfleet.once import Once
+from sparkfleet.render import Answers
 from sparkfleet.spec.catalog import Catalog, load_catalog
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.finding import Finding
+from sparkfleet.spec.gateway import GatewayPlan, GatewaySpec, plan_gateway
 from sparkfleet.spec.inventory import HostSpec, parse_fleet
 from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.options import Options
@@ -26,9 +28,13 @@ from sparkfleet.spec.plan import HostPlan
 from sparkfleet.spec.resolve import resolve
 from sparkfleet.verdict import Verdict
 from sparkfleet.work import HostWork, Wanted
+from sparkfleet.work_gateway import GatewayWork
 
 GROUP = "sparks"
 """The inventory group that the deploy works on."""
+
+GATEWAYS = "gateway"
+"""The inventory group of the hosts that run the gateway; there need not be one."""
 
 STATE_VARIABLE = "SPARKFLEET_STATE"
 """Environment variable: where the controller keeps API keys instead of `.sparkfleet/`."""
@@ -47,6 +53,11 @@ class Fleet:
     lock_path: Path
     lock: Lock
     plans: dict[str, HostPlan]
+    gateways: dict[str, GatewayPlan] = field(default_factory=dict)
+    """The gateways that this run is for, by host; a host may be a Spark as well."""
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+    """By Spark, where there are gateways: where its agent answers them."""
+    gateway_work: dict[str, GatewayWork] = field(default_factory=dict)
     lock_is_new: bool = False
     """Filled in this run, and not what stands in the file."""
     facts: dict[str, HostFacts | Unreachable] = field(default_factory=dict)
@@ -70,7 +81,18 @@ class Fleet:
     @property
     def batch(self) -> int:
         """How many hosts are switched at once."""
-        return min(spec.batch for spec in self.specs.values())
+        return min((spec.batch for spec in self.specs.values()), default=1)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every host of the run: the Sparks in the order of the inventory, then the gateways."""
+        return tuple({**self.plans, **self.gateways})
+
+    @property
+    def nothing(self) -> bool:
+        """Whether every host is as it should be."""
+        works: list[HostWork | GatewayWork] = [*self.work.values(), *self.gateway_work.values()]
+        return all(work.nothing for work in works)
 
     def use_lock(self, lock: Lock) -> None:
         """Take a lock that was filled in this run: what it pins changes every plan."""
@@ -86,15 +108,25 @@ class Fleet:
         self.key.save()
 
 
-def begin(name: str, data: Mapping[str, Mapping[str, Any]]) -> Fleet:
+def begin(
+    name: str,
+    data: Mapping[str, Mapping[str, Any]],
+    gateways: Mapping[str, GatewaySpec] | None = None,
+    *,
+    chosen: Collection[str] | None = None,
+) -> Fleet:
     """Validate everything that can be known without a connection, and plan each host.
 
-    `name` is the inventory's, such as `lab`; `data` is pyinfra's merged data of each chosen host,
-    in inventory order.
+    `name` is the inventory's, such as `lab`; `data` is pyinfra's merged data of each Spark, in
+    inventory order; `gateways` is what the inventory says of each. Only hosts in `chosen` are
+    worked on, where it is given: but a gateway leads to all Sparks, chosen or not.
     Raises SpecError with every fault of every host.
     """
     global _current
-    specs = parse_fleet(data)
+    gateways = gateways or {}
+    worked_on = [one for one in data if chosen is None or one in chosen]
+    here = {one: spec for one, spec in gateways.items() if chosen is None or one in chosen}
+    specs = parse_fleet(data if here else {one: data[one] for one in worked_on})
     extra = {spec.catalog: None for spec in specs.values() if spec.catalog}
     served = {service.recipe for spec in specs.values() for service in spec.services.values()}
     catalog = load_catalog(PROJECT, *extra, only=served)
@@ -107,9 +139,55 @@ def begin(name: str, data: Mapping[str, Mapping[str, Any]]) -> Fleet:
     lock_path = PROJECT / locks.pop()
     lock = read_lock(lock_path)
     plans = _resolve(specs, catalog, lock)
+    planned = plan_gateways(here, plans)
     key = load_key(Path(os.environ.get(STATE_VARIABLE, PROJECT / ".sparkfleet")) / f"{name}.key")
-    _current = Fleet(specs, catalog, key, lock_path, lock, plans)
+    mine = {one: plans[one] for one in worked_on}
+    _current = Fleet(
+        {one: specs[one] for one in worked_on},
+        catalog,
+        key,
+        lock_path,
+        lock,
+        mine,
+        planned,
+        answers_of(mine, gateways),
+    )
     return _current
+
+
+def plan_gateways(
+    specs: Mapping[str, GatewaySpec], plans: Mapping[str, HostPlan]
+) -> dict[str, GatewayPlan]:
+    """The plan of each gateway. Raises SpecError with every fault of all."""
+    planned, errors = {}, []
+    for name, spec in specs.items():
+        try:
+            planned[name] = plan_gateway(name, spec, plans)
+        except SpecError as error:
+            errors.append(error)
+    if errors:
+        raise SpecError.gather(errors)
+    return planned
+
+
+def answers_of(
+    plans: Mapping[str, HostPlan], gateways: Mapping[str, GatewaySpec]
+) -> dict[str, Answers]:
+    """By Spark: where its agent answers; nothing without a gateway."""
+    if not gateways:
+        return {}
+    interval = max(spec.agent_interval for spec in gateways.values())
+    return {
+        name: Answers(
+            tuple(
+                (one.name, one.spec.agent_bind or one.bind, one.spec.agent_port)
+                for one in plan.services
+            ),
+            len(gateways),
+            interval,
+        )
+        for name, plan in plans.items()
+    }
 
 
 def current() -> Fleet:

@@ -22,13 +22,15 @@ from typing import Any, NoReturn
 import click
 from pyinfra.api import connectors
 from pyinfra.api.exceptions import InventoryError, PyinfraError
+from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import parse_cli_arg
 
-from sparkfleet.fleet import GROUP, begin
+from sparkfleet.fleet import GATEWAYS, GROUP, begin
 from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.gateway import KEY, GatewaySpec, parse_gateway
 from sparkfleet.spec.inventory import overlay
 from sparkfleet.spec.options import split_options
 
@@ -91,7 +93,13 @@ def _guard(options: Mapping[str, Any]) -> None:
     check_groups(inventory, str(options["inventory"]))
     own, data = split_options(str(deploys[0]), data)
     name = Path(str(options["inventory"])).stem
-    fleet = begin(name, {host: _data_of(inventory, host, data) for host in chosen})
+    gateways = {
+        host.name: _gateway_of(inventory, host, data) for host in _group(inventory, GATEWAYS)
+    }
+    sparks = {host.name: _data_of(inventory, host.name, data) for host in _group(inventory, GROUP)}
+    for host in sparks.keys() & gateways.keys():
+        sparks[host].pop(KEY, None)
+    fleet = begin(name, sparks, gateways, chosen=chosen)
     fleet.options = own
     # Noted here: the click context is not to be had in the greenlets that run the deploy file.
     fleet.json = bool(options.get("json_output"))
@@ -148,12 +156,19 @@ def override_data(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def check_groups(inventory: Inventory, filename: str) -> None:
-    """Refuse an inventory without the group that the deploy works on."""
+    """Refuse an inventory without the group that the deploy works on, and hosts of none of ours."""
     if GROUP not in inventory.groups or not inventory.groups[GROUP]:
         found = ", ".join(sorted(name for name in inventory.groups if name != "all")) or "none"
         raise Refusal(
             f"{filename} has no hosts in the group `{GROUP}` (groups found: {found}). "
             f"Put the Sparks into a list named `{GROUP}`, as inventory/lab.py does."
+        )
+    ours = {host.name for group in (GROUP, GATEWAYS) for host in inventory.groups.get(group, [])}
+    strangers = [host.name for host in inventory if host.name not in ours]
+    if strangers:
+        raise Refusal(
+            f"{filename} has {', '.join(strangers)}, in neither the group `{GROUP}` nor "
+            f"`{GATEWAYS}`, so there is nothing to do there. Move it into one of them."
         )
 
 
@@ -221,6 +236,21 @@ def _data_of(inventory: Inventory, name: str, told: Mapping[str, Any]) -> dict[s
     ):
         merged = overlay(merged, layer)
     return merged
+
+
+def _group(inventory: Inventory, name: str) -> list[Host]:
+    """The hosts of a group, in inventory order."""
+    members = {host.name for host in inventory.groups.get(name, [])}
+    return [host for host in inventory if host.name in members]
+
+
+def _gateway_of(inventory: Inventory, host: Host, data: Mapping[str, Any]) -> GatewaySpec:
+    """What the inventory says of a gateway. Flat keys that hold for every host (of the file's own
+    group, say) mean the Sparks; a host that is a Spark as well has its own."""
+    own: dict[str, Any] = {**inventory.get_group_data(GATEWAYS)}
+    if host not in inventory.groups.get(GROUP, []):
+        own |= host.host_data
+    return parse_gateway(host.name, _data_of(inventory, host.name, data), own)
 
 
 def _interrupted(signum: int, frame: FrameType | None) -> NoReturn:

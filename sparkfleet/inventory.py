@@ -7,6 +7,9 @@ from typing import Any
 
 from pyinfra.api.exceptions import InventoryError
 
+from sparkfleet.spec.gateway import KEY
+from sparkfleet.spec.inventory import PASSED_THROUGH
+
 HostEntry = str | tuple[str, Mapping[str, Any]]
 
 
@@ -33,6 +36,23 @@ def fleet(*hosts: HostEntry) -> list[tuple[str, dict[str, Any]]]:
             )
         seen.add(name)
         entries.append((f"@spark/{name}", data))
+    return entries
+
+
+def gateways(*hosts: HostEntry) -> list[tuple[str, dict[str, Any]]]:
+    """The hosts that run the gateway, to be called `gateway` in the inventory file.
+
+    Each is written as for `fleet`, with what it does beside its name; a Spark may be one of them::
+
+        gateway = gateways(("door.local", {"bind": "0.0.0.0", "port": 8080}))
+
+    Raises InventoryError as `fleet` does.
+    """
+    entries = []
+    for name, data in fleet(*hosts):
+        connection = {key: value for key, value in data.items() if PASSED_THROUGH.match(key)}
+        own = {key: value for key, value in data.items() if key not in connection}
+        entries.append((name, {**connection, **({KEY: own} if own else {})}))
     return entries
 
 

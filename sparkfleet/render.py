@@ -7,7 +7,8 @@ rendering (`escaped_only`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,13 @@ _ENGINE_CONFIG = f"""\
 middleware: {GUARD.removesuffix(".py")}.KeyGuard
 """
 
-_PYTHON = ("/usr/bin/python3", "-B")
+PYTHON = ("/usr/bin/python3", "-B")
 """The host's own Python; -B, so that our directory holds what we put there and nothing else."""
 
 
-def _environment(**options: Any) -> Environment:
+def environment(**options: Any) -> Environment:
+    """Jinja2 over templates/, with escaped_only for whatever says no other way to print."""
+    options = {"finalize": escape.escaped_only, **options}
     return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
@@ -60,10 +63,10 @@ def _environment(**options: Any) -> Environment:
     )
 
 
-_COMPOSE = _environment(finalize=escape.compose_scalar)
+_COMPOSE = environment(finalize=escape.compose_scalar)
 _COMPOSE.filters.update(number=escape.number, seconds=escape.seconds, boolean=escape.boolean)
-_UNIT = _environment(finalize=escape.escaped_only)
-_UNIT.filters.update(
+UNIT = environment()
+UNIT.filters.update(
     number=escape.number,
     text=escape.unit_text,
     words=escape.unit_words,
@@ -90,12 +93,33 @@ def build_release(service: ServicePlan, *, key_id: str | None = None) -> Release
     )
 
 
-def agent_unit(root: str) -> str:
-    """Give the unit of the one agent of a host, which looks after every service under `root`."""
-    return _UNIT.get_template("agent.service.j2").render(
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Where an agent tells the gateways of its services, and how they ask."""
+
+    posts: tuple[tuple[str, str, int], ...]
+    """Service, address and port."""
+    gateways: int
+    interval: float
+    """Seconds between two questions."""
+
+    def words(self) -> Iterator[str]:
+        """As the agent's command line takes them."""
+        for service, bind, port in self.posts:
+            yield from ("--answer", f"{service}={f'[{bind}]' if ':' in bind else bind}:{port}")
+        yield from ("--gateways", str(self.gateways), "--interval", f"{self.interval:g}")
+
+
+def agent_unit(root: str, answers: Answers | None = None) -> str:
+    """Give the unit of the one agent of a host, which looks after every service under `root`.
+
+    Without `answers` (no gateway in the inventory) it listens nowhere.
+    """
+    start = [*PYTHON, f"{NODE_PROGRAMS}/agent.py", "--root", root]
+    return UNIT.get_template("agent.service.j2").render(
         root=root,
         services=f"{root}/services",
-        start=[*_PYTHON, f"{NODE_PROGRAMS}/agent.py", "--root", root],
+        start=[*start, *(answers.words() if answers else ())],
     )
 
 
@@ -126,9 +150,9 @@ def compose_file(service: ServicePlan, release: str | None = None) -> str:
 def unit_file(service: ServicePlan) -> str:
     """Give the systemd unit of a service; it holds no argument of the engine and no secret."""
     timing = Timing.of(service)
-    engine = [*_PYTHON, f"{NODE_PROGRAMS}/engine.py"]
+    engine = [*PYTHON, f"{NODE_PROGRAMS}/engine.py"]
     where = ["--root", service.root, "--service", service.name]
-    return _UNIT.get_template("unit.service.j2").render(
+    return UNIT.get_template("unit.service.j2").render(
         description=f"sparkfleet {service.name}: {service.recipe.title}",
         mounts=[service.root, *(model.dir for model in service.models)],
         burst=timing.burst,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import gevent
 from gevent.event import Event
@@ -11,8 +12,7 @@ from pyinfra.api.inventory import Inventory
 from sparkfleet.connector import SparkConnector
 from sparkfleet.facts.command import DEADLINE, MARGIN, survey_command
 from sparkfleet.facts.host import HostFacts
-from sparkfleet.facts.survey import Unreachable, read_answer, survey_request
-from sparkfleet.spec.plan import HostPlan
+from sparkfleet.facts.survey import Unreachable, read_answer
 
 BEGUN_SECONDS = 1.0
 """How long a slow host may hold up what is done meanwhile."""
@@ -20,24 +20,24 @@ BEGUN_SECONDS = 1.0
 
 def survey_all(
     inventory: Inventory,
-    plans: Mapping[str, HostPlan],
+    requests: Mapping[str, Mapping[str, Any]],
     meanwhile: Callable[[], object] = lambda: None,
 ) -> dict[str, HostFacts | Unreachable]:
-    """The facts of every planned host, or why there are none.
+    """The facts of every host in `requests` (see survey_request), or why there are none.
 
     `meanwhile` is called once all hosts are at it: a survey takes them 0.2 s at the least.
     """
-    begun = {name: Event() for name in plans}
+    begun = {name: Event() for name in requests}
 
     def one(name: str) -> HostFacts | Unreachable:
         connector = inventory.get_host(name).connector
         assert isinstance(connector, SparkConnector)
         try:
-            return _survey(connector, plans[name], begun[name].set)
+            return _survey(connector, requests[name], begun[name].set)
         finally:
             begun[name].set()
 
-    jobs = {name: gevent.spawn(one, name) for name in plans}
+    jobs = {name: gevent.spawn(one, name) for name in requests}
     gevent.wait(list(begun.values()), timeout=BEGUN_SECONDS)
     meanwhile()
     gevent.joinall(list(jobs.values()))
@@ -45,11 +45,11 @@ def survey_all(
 
 
 def _survey(
-    connector: SparkConnector, plan: HostPlan, begun: Callable[[], object]
+    connector: SparkConnector, request: Mapping[str, Any], begun: Callable[[], object]
 ) -> HostFacts | Unreachable:
     if connector.unreachable:
         return Unreachable(connector.unreachable)
-    command = survey_command(survey_request(plan))
+    command = survey_command(request)
     limit = DEADLINE + MARGIN + 5
     # With a password the whole command runs under sudo; without one it makes itself root where it
     # may, and reads what it can where it may not.

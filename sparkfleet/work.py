@@ -156,7 +156,7 @@ def decide(wanted: Wanted, facts: HostFacts, findings: list[Finding]) -> HostWor
             switches.append(switch)
     return HostWork(
         plan.name,
-        programs=_programs(facts) != dict(wanted.programs),
+        programs=installed_programs(facts) != dict(wanted.programs),
         agent=not _agent_stands(units, wanted.agent_unit),
         toolkit=any(row.level == "mend" and row.check == "toolkit" for row in findings),
         pulls=tuple(pulls),
@@ -210,7 +210,8 @@ def _running(service: ServicePlan, facts: HostFacts) -> str | None:
     return None
 
 
-def _programs(facts: HostFacts) -> dict[str, str]:
+def installed_programs(facts: HostFacts) -> dict[str, str]:
+    """File name → sha256 of the node programs that a host has."""
     files = _known(facts.node_files, {})
     return {name: sha for name, sha in files.items() if ADDED_BY_PYTHON not in name}
 

@@ -17,19 +17,16 @@ from sparkfleet.spec.plan import HostPlan
 UNKNOWN_WHY = "What could not be read is neither good nor bad, so the run does not build on it."
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One host: what is wanted there, and what was found."""
+class Speaker:
+    """One host that was read, Spark or not, and how a check speaks of it."""
 
-    plan: HostPlan
+    __slots__ = ()
     facts: HostFacts
-    lock: Lock | None = None
-    """Sizes of what is still to be fetched; without it the recipe's own figures count."""
 
     @property
     def host(self) -> str:
         """The inventory's name of the host."""
-        return self.plan.name
+        raise NotImplementedError
 
     def finding(
         self, level: Level, check: str, what: str, why: str = "", next: str = "", raw: str = ""
@@ -58,6 +55,21 @@ class Case:
         text = raw.unknown if isinstance(raw, Unknown) else raw
         what = f"{subject} could not be read on {self.host}."
         return self.finding("unknown", check, what, UNKNOWN_WHY, next or LOOK, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Speaker):
+    """One Spark: what is wanted there, and what was found."""
+
+    plan: HostPlan
+    facts: HostFacts
+    lock: Lock | None = None
+    """Sizes of what is still to be fetched; without it the recipe's own figures count."""
+
+    @property
+    def host(self) -> str:
+        """The inventory's name of the host."""
+        return self.plan.name
 
 
 LOOK = "Look at the host's own words, and run again."

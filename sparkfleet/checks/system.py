@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkfleet.checks.case import Case
+from sparkfleet.checks.case import Case, Speaker
 from sparkfleet.checks.reach import SUDO, match, quote
 from sparkfleet.facts.host import Unknown
 from sparkfleet.spec.finding import Finding
@@ -20,7 +20,7 @@ MEMORY_TOLERANCE = 0.05
 GUARDS = ("earlyoom.service", "systemd-oomd.service")
 
 
-def sudo(case: Case) -> Iterator[Finding]:
+def sudo(case: Speaker) -> Iterator[Finding]:
     """Root was had: by login, by sudo without a prompt, or with the password given."""
     if case.facts.privileged:
         yield case.ok("sudo", "sudo works.")
@@ -39,7 +39,7 @@ def sudo(case: Case) -> Iterator[Finding]:
         )
 
 
-def python(case: Case) -> Iterator[Finding]:
+def python(case: Speaker) -> Iterator[Finding]:
     """Python 3.11 or newer; DGX OS has 3.12."""
     found = tuple(int(part) for part in case.facts.python.split(".")[:2] if part.isdigit())
     if found >= PYTHON_FLOOR:

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 #: In the order in which they import each other.
-MODULES = ("survey_host", "survey_gpu", "survey_docker", "survey_fleet", "survey")
+MODULES = ("survey_host", "survey_gpu", "survey_docker", "survey_fleet", "survey_gateway", "survey")
 
 #: Seconds after which the host itself ends the survey, beyond the survey's own deadline.
 MARGIN = 5

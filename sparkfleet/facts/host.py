@@ -262,6 +262,8 @@ class Service(Known):
     """The engine's own figures of its last boot (node/figures.py)."""
     secret_sha256_prefix: str | None = None
     switching: bool = False
+    drain: dict[str, Any] | None = None
+    """reason, who and since, where the owner keeps it out of the gateway."""
 
 
 class Model(Known):
@@ -282,6 +284,18 @@ class Weights(Known):
     """Known for the hub's cache; a local directory does not tell it."""
     commits: tuple[str, ...] = ()
     files: dict[str, int] = Field(default_factory=dict)
+
+
+class Gateway(Known):
+    """What is on a host for a gateway."""
+
+    haproxy: str | None = None
+    """Where the program lies."""
+    apt: bool = False
+    files: dict[str, str] = Field(default_factory=dict)
+    """sha256 of each of our files that is there, by path."""
+    resolved: dict[str, str | None] = Field(default_factory=dict)
+    """Address of each node that is known by name; None: the host can't resolve it."""
 
 
 class Job(Known):
@@ -329,6 +343,7 @@ class HostFacts(Known):
     """Bytes of downloads under way, by path below {models_dir}/.partial."""
     weights: Read[tuple[Weights, ...]] = NOT_READ
     jobs: Read[dict[str, Job]] = NOT_READ
+    gateway: Read[Gateway | None] = NOT_READ
 
     def job_running(self, name: str) -> bool:
         """Whether a job's transient unit is active."""

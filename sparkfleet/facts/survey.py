@@ -18,6 +18,14 @@ from pyinfra.api.facts import FactBase
 
 from sparkfleet.facts.command import NO_PYTHON, survey_command
 from sparkfleet.facts.host import HostFacts
+from sparkfleet.spec.gateway import (
+    CERTIFICATE,
+    CONFIG,
+    GATEWAY_UNIT,
+    STATE_ROOT,
+    GatewayPlan,
+    is_address,
+)
 from sparkfleet.spec.plan import HostPlan
 
 SCHEMA = 1
@@ -32,14 +40,31 @@ class Unreachable:
     raw: str
 
 
-def survey_request(plan: HostPlan) -> dict[str, Any]:
-    """What the survey shall read for a plan."""
+def survey_request(plan: HostPlan | None, gateway: GatewayPlan | None = None) -> dict[str, Any]:
+    """What the survey shall read of a Spark, of a gateway's host, or of one that is both."""
+    request: dict[str, Any] = _of_spark(plan) if plan else {"root": STATE_ROOT}
+    if gateway is not None:
+        ports = request.get("ports", []) + [one.port for _, one in gateway.endpoints]
+        units = [*request.get("units", []), GATEWAY_UNIT]
+        named = {one.address for route in gateway.routes for one in route.servers}
+        request |= {
+            "ports": ports,
+            "units": units,
+            "gateway": {
+                "files": [CONFIG, CERTIFICATE, f"/etc/systemd/system/{GATEWAY_UNIT}"],
+                "names": sorted(name for name in named if not is_address(name)),
+            },
+        }
+    return request
+
+
+def _of_spark(plan: HostPlan) -> dict[str, Any]:
     services = plan.services
     return {
         "root": plan.root,
         "models_dir": plan.models_dir,
         "services": [service.name for service in services],
-        "ports": [service.port for service in services],
+        "ports": [one.port for one in services] + [one.spec.agent_port for one in services],
         "units": [*(service.unit for service in services), AGENT_UNIT],
         "containers": [
             name for service in services for name in (service.container, service.recipe.container)

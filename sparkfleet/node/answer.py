@@ -118,8 +118,8 @@ class Answerer:
                 service = self.find(name)
                 word = status(service).word
                 connection.send(f"{word}\n".encode("ascii"))
-                connection.shutdown(socket.SHUT_WR)
                 self.note(service, str(address[0]).removeprefix("::ffff:"), word)
+                connection.shutdown(socket.SHUT_WR)  # fails where the word was read already
 
     def note(self, service: Service, peer: str, word: str) -> None:
         """Write down that `peer` was told `word`."""

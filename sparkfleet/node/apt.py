@@ -32,6 +32,10 @@ UNTOUCHED = re.compile(
 )
 #: Seconds that apt may take for a simulation, for its lists, for an installation.
 SIMULATE, UPDATE, INSTALL = 60.0, 300.0, 900.0
+NVIDIA_SOURCES = (
+    "Add NVIDIA's repository for DGX OS, or install the toolkit by hand; then run the same command "
+    "again."
+)
 _FLOCK = "hhqqi4x"  # struct flock, 64 bits: type, whence, start, length, pid
 
 
@@ -60,8 +64,9 @@ class Apt:
         state, _, version = said.out.partition("|")
         return version.strip() if said.ok and state.strip() == "ii" else None
 
-    def install(self, package: str) -> None:
-        """Install `package` and what it needs, nothing else. Raises Fault."""
+    def install(self, package: str, *, missing: str = NVIDIA_SOURCES) -> None:
+        """Install `package` and what it needs, nothing else; `missing` is the next step where the
+        sources have none. Raises Fault."""
         plan = self._simulate(package)
         if plan is None:
             self.update()
@@ -69,8 +74,7 @@ class Apt:
         if plan is None:
             raise Fault(
                 f"The host's package sources have no {package}.",
-                next="Add NVIDIA's repository for DGX OS, or install the toolkit by hand; then run "
-                "the same command again.",
+                next=missing,
                 code="no-package",
             )
         self.refuse_more(package, plan)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkfleet.node import survey_docker, survey_fleet, survey_gpu, survey_host
+from sparkfleet.node import survey_docker, survey_fleet, survey_gateway, survey_gpu, survey_host
 
 Request = dict[str, Any]
 
@@ -47,6 +47,7 @@ SECTIONS: dict[str, Callable[[Request], Any]] = {
     "partials": survey_fleet.partials,
     "weights": survey_fleet.weights,
     "jobs": survey_fleet.jobs,
+    "gateway": survey_gateway.gateway,
 }
 
 

@@ -120,6 +120,7 @@ def service(directory: Path, name: str) -> dict[str, Any]:
     """One service: its links, the digests of what runs, its state, and whether it is switching."""
     key_file = directory / "secrets" / "engine.yaml"
     state = text_or_none(directory / "state.json")
+    drain = text_or_none(directory / "drain.json")
     trial = text_or_none(f"/run/sparkfleet/{name}.trial")
     return {
         "current": link(directory / "current"),
@@ -131,6 +132,7 @@ def service(directory: Path, name: str) -> dict[str, Any]:
         "figures": small_json(directory / "figures.json"),
         # A digest of a long random key tells nothing of the key.
         "secret_sha256_prefix": file_sha256(key_file)[:12] if key_file.exists() else None,
+        "drain": drain and json.loads(drain),
         "switching": locked(f"/run/sparkfleet/{name}.lock"),
     }
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from sparkfleet.spec.base import (
     EnvName,
@@ -28,6 +28,9 @@ PASSED_THROUGH = re.compile(r"^(ssh_|fake_|spark_|_)")
 
 SIZES = ("preset", "utilization", "reserve_gib")
 """The three ways to say how much memory; one of them at a time."""
+
+AGENT_PORT_STEP, MAX_PORT = 10_000, 65_535
+"""How far above its port a service's agent port is, or below where there is no room."""
 
 SWITCHES = ("partial", "restart_docker", "adopt")
 """Keys that come by --data for one run."""
@@ -52,6 +55,21 @@ class ServiceSpec(Model):
     )
     port: int = Field(default=8000, ge=1024, le=65535, description="Port on the host.")
     bind: str = Field(default="127.0.0.1", description="Host address that the port is bound to.")
+    agent_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port at which gateways ask for the service's state; 0: 10000 above port.",
+    )
+    agent_bind: str = Field(
+        default="", description="Address that the agent answers gateways at; empty: bind."
+    )
+    drain_timeout: float = Field(
+        default=60.0, ge=0, description="Seconds to wait for running requests before a stop."
+    )
+    drain_then: Literal["wait", "proceed", "abort"] = Field(
+        default="proceed", description="What then: wait on, proceed to the stop, abort the switch."
+    )
     auth: Literal["key", "none"] = Field(
         default="key", description="key: /v1 wants the fleet's API key."
     )
@@ -74,15 +92,25 @@ class ServiceSpec(Model):
         default=None, description="Another tag, @sha256:… or full reference than the recipe's."
     )
 
-    @field_validator("bind")
+    @field_validator("bind", "agent_bind")
     @classmethod
-    def _is_address(cls, value: str) -> str:
+    def _is_address(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "agent_bind":
+            return value
         try:
             return str(ipaddress.ip_address(value))
         except ValueError:
             raise ValueError(
                 "must be an IP address of the host: 127.0.0.1 for itself only, 0.0.0.0 for all"
             ) from None
+
+    @model_validator(mode="after")
+    def _agent_port(self) -> Self:
+        if not self.agent_port:
+            up = self.port + AGENT_PORT_STEP <= MAX_PORT
+            step = AGENT_PORT_STEP if up else -AGENT_PORT_STEP
+            object.__setattr__(self, "agent_port", self.port + step)
+        return self
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -108,6 +136,11 @@ class HostSpec(Model):
     hub_endpoint: str | None = Field(
         default=None, pattern=r"^https?://\S+$", description="Another hub than huggingface.co."
     )
+    address: str = Field(
+        default="",
+        pattern=r"^([\w.:-]+)?$",
+        description="Where gateways reach the host; empty: ssh_hostname, or else its name.",
+    )
     catalog: Text | None = Field(
         default=None, description="A further directory that holds recipes/ and hardware/."
     )
@@ -123,13 +156,15 @@ class HostSpec(Model):
     def _ports_differ(self) -> Self:
         held: dict[int, str] = {}
         for name, service in self.services.items():
-            if service.port in held:
-                raise Misfit(
-                    f"is port {service.port}, which service {held[service.port]} has already; "
-                    "give one of them another port",
-                    *("services", name, "port"),
-                )
-            held[service.port] = name
+            for key in ("port", "agent_port"):
+                port = getattr(service, key)
+                if port in held:
+                    raise Misfit(
+                        f"is port {port}, which service {held[port]} has already; "
+                        "give one of them another port",
+                        *("services", name, key),
+                    )
+                held[port] = name
         return self
 
     @model_validator(mode="after")
@@ -185,6 +220,8 @@ def parse_host(
         more_keys=("service", *SERVICE_KEYS) if shown_flat else (),
         host=name,
     )
+    if not own.get("address"):
+        own["address"] = str(merged.get("ssh_hostname") or name)
     whole = {**own, "name": name}
     try:
         return HostSpec.model_validate(whole)
@@ -196,7 +233,7 @@ def overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Inventory data of two layers as one, `high` (the host's) over `low` (its groups').
 
     A size of `high` (preset, utilization, reserve_gib) replaces any size of `low`. Where `high` has
-    `services`, the flat service keys of `low`, but for the port, hold for each of them.
+    `services`, the flat service keys of `low`, but for the ports, hold for each of them.
     """
     low, high = dict(low), dict(high)
     if any(key in high for key in SIZES):
@@ -205,7 +242,8 @@ def overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(services, Mapping) and "services" not in low:
         shared = {key: low.pop(key) for key in SERVICE_KEYS if key in low}
         low.pop("service", None)
-        shared.pop("port", None)
+        for key in ("port", "agent_port"):
+            shared.pop(key, None)
         high["services"] = {key: _over(shared, one) for key, one in services.items()}
     return {**low, **high}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from pyinfra.context import ctx_state
 from rich.console import Console
@@ -15,6 +16,7 @@ from sparkfleet.render import agent_unit, build_release
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import fail_in_pyinfra, stop, this_fleet
+from sparkfleet.stages.gateway import wanted_gateway
 from sparkfleet.stages.introduce import introduce_newcomers
 from sparkfleet.stages.look import (
     failed_hosts,
@@ -26,6 +28,7 @@ from sparkfleet.stages.look import (
 from sparkfleet.stages.report import report_now
 from sparkfleet.verdict import Failure
 from sparkfleet.work import HostWork, Wanted, decide
+from sparkfleet.work_gateway import decide_gateway
 
 
 def check() -> Fleet:
@@ -60,8 +63,16 @@ def _check(fleet: Fleet) -> None:
         facts = fleet.facts[name]
         if name not in failed and isinstance(facts, HostFacts):
             fleet.work[name] = _decide(fleet, plan, facts)
+    for name in fleet.gateways:
+        facts = fleet.facts[name]
+        if name not in failed and isinstance(facts, HostFacts):
+            work = decide_gateway(name, wanted_gateway(fleet, name), facts)
+            # A Spark has its programs from its own work.
+            fleet.gateway_work[name] = replace(
+                work, programs=work.programs and name not in fleet.work
+            )
     _show_work(console, fleet)
-    if all(work.nothing for work in fleet.work.values()):
+    if fleet.nothing:
         if not fleet.dry:  # the hosts are as they should be; pins that were missing are not
             fleet.save()
         report_now(fleet)
@@ -72,14 +83,14 @@ def _check(fleet: Fleet) -> None:
 def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
     if not failed:
         return
-    names = ", ".join(name for name in fleet.plans if name in failed)
-    if not fleet.partial or failed == set(fleet.plans):
+    names = ", ".join(name for name in fleet.hosts if name in failed)
+    if not fleet.partial or failed >= set(fleet.plans):
         stop(
             f"Nothing was changed: {names} failed the checks (see the table above). "
             "Mend that and run the same command again"
             + (
                 "."
-                if failed == set(fleet.plans)
+                if failed >= set(fleet.plans)
                 else ", or add --data partial=true to go on with the others."
             )
         )
@@ -101,7 +112,7 @@ def _decide(fleet: Fleet, plan: HostPlan, facts: HostFacts) -> HostWork:
             for role, model in fleet.lock.recipes[service.lock_key].models.items()
         },
         programs=program_digests(),
-        agent_unit=agent_unit(plan.root),
+        agent_unit=agent_unit(plan.root, fleet.answers.get(plan.name)),
         key_file={one.name: key.engine_file for one in plan.services if one.auth == "key"},
     )
     fleet.wanted[plan.name] = wanted
@@ -109,6 +120,8 @@ def _decide(fleet: Fleet, plan: HostPlan, facts: HostFacts) -> HostWork:
 
 
 def _show_work(console: Console, fleet: Fleet) -> None:
-    for name, work in fleet.work.items():
-        for sentence in work.sentences():
+    steps = [(name, work.sentences()) for name, work in fleet.work.items()]
+    steps += [(name, work.sentences()) for name, work in fleet.gateway_work.items()]
+    for name, sentences in steps:
+        for sentence in sentences:
             console.print(f"  {name}: {sentence}", highlight=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyinfra.context import ctx_state
 
 from sparkfleet.facts.host import HostFacts
+from sparkfleet.facts.survey import survey_request
 from sparkfleet.fleet import Fleet
 from sparkfleet.survey import survey_all
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 def look(fleet: Fleet) -> None:
     """Survey every host of the fleet and judge what was read."""
-    fleet.facts = survey_all(ctx_state.get().inventory, fleet.plans, meanwhile=_make_ready)
+    asked = {
+        name: survey_request(fleet.plans.get(name), fleet.gateways.get(name))
+        for name in fleet.hosts
+    }
+    fleet.facts = survey_all(ctx_state.get().inventory, asked, meanwhile=_make_ready)
     judge(fleet)
 
 
@@ -37,6 +42,12 @@ def judge(fleet: Fleet) -> None:
     from sparkfleet.checks import check_fleet  # loaded while the hosts answer
 
     fleet.findings = check_fleet(fleet.plans, fleet.facts, fleet.lock)
+    if fleet.answers or fleet.gateways:
+        from sparkfleet.checks.gateway import check_gateways
+
+        fleet.findings += check_gateways(
+            fleet.gateways, fleet.plans, fleet.facts, asked=bool(fleet.answers)
+        )
 
 
 def failed_hosts(fleet: Fleet) -> set[str]:
@@ -51,8 +62,8 @@ def show_findings(console: Console, fleet: Fleet) -> None:
     table = findings_table(fleet.findings)
     if table:
         console.print(table)
-    passed = len(fleet.plans) - len(failed_hosts(fleet))
-    console.print(f"Checked {len(fleet.plans)} hosts: {passed} passed.")
+    passed = len(fleet.hosts) - len(failed_hosts(fleet))
+    console.print(f"Checked {len(fleet.hosts)} hosts: {passed} passed.")
 
 
 def table_console(fleet: Fleet) -> Console:

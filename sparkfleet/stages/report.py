@@ -8,12 +8,13 @@ from sparkfleet.fleet import Fleet
 from sparkfleet.operations.step import at_the_end
 from sparkfleet.spec.plan import HostPlan, ServicePlan
 from sparkfleet.stages.begin import fail_in_pyinfra
+from sparkfleet.stages.gateway import gateway_lines, gateway_state
 from sparkfleet.stages.look import table_console
 
 
 def report(fleet: Fleet) -> None:
     """Print the report after the last step of the last host; failures make the exit code 1."""
-    if not all(work.nothing for work in fleet.work.values()):
+    if not fleet.nothing:
         at_the_end(name="Report", work=lambda: fleet.once.do("report", lambda: report_now(fleet)))
 
 
@@ -24,8 +25,11 @@ def report_now(fleet: Fleet) -> None:
         _row(fleet, plan, service) for plan in fleet.plans.values() for service in plan.services
     ]
     console.print(report_table(rows))
+    for name, plan in fleet.gateways.items():
+        for line in gateway_lines(plan, gateway_state(fleet, name)):
+            console.print(line, highlight=False, soft_wrap=True)
     failures = [
-        (host, failure) for host in fleet.plans for failure in fleet.verdict.failures.get(host, [])
+        (host, failure) for host in fleet.hosts for failure in fleet.verdict.failures.get(host, [])
     ]
     print_failures(console, failures)
     notes = dict.fromkeys(

@@ -92,6 +92,8 @@ def switch_request(fleet: Fleet, host: str, one: Switch) -> dict[str, Any]:
         "service": one.service,
         "release": one.release,
         "gpu_check": True,
+        "drain_timeout": plan.service(one.service).spec.drain_timeout,
+        "drain_then": plan.service(one.service).spec.drain_then,
         # What runs was started from files that are not as they were written.
         "restart": one.kind == "start",
         "adopt": adopt_request(fleet, host),

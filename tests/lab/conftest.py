@@ -77,21 +77,28 @@ class Fleet:
     lab: Lab
     dir: Path
 
-    def write(self, hosts: Hosts, **common: Any) -> Path:
-        """An inventory file of these hosts: per host its data, `common` for all of them."""
+    def reached(self, name: str) -> dict[str, Any]:
+        """The connection data of one host."""
+        target = self.lab.hosts[name]
+        return {
+            "ssh_hostname": target.address,
+            "ssh_port": target.port,
+            "ssh_user": target.user,
+            "ssh_key": str(target.key),
+            "ssh_known_hosts_file": str(target.known_hosts),
+            "ssh_strict_host_key_checking": "yes",
+        }
+
+    def write(self, hosts: Hosts, gateway: Hosts | None = None, **common: Any) -> Path:
+        """An inventory file of these hosts: per host its data, `common` for all of them; and of
+        the hosts of the gateway, where there is one."""
         rows = []
         for name, data in hosts.items():
-            target = self.lab.hosts[name]
             rows.append(
                 (
                     name,
                     {
-                        "ssh_hostname": target.address,
-                        "ssh_port": target.port,
-                        "ssh_user": target.user,
-                        "ssh_key": str(target.key),
-                        "ssh_known_hosts_file": str(target.known_hosts),
-                        "ssh_strict_host_key_checking": "yes",
+                        **self.reached(name),
                         "hub_endpoint": self.lab.hub,
                         "catalog": str(self.lab.catalog),
                         "lock": str(self.dir / "recipes.lock"),
@@ -108,6 +115,11 @@ class Fleet:
             "from sparkfleet.inventory import fleet\n"
             f"import json\nsparks = fleet(*map(tuple, json.loads({json.dumps(rows)!r})))\n"
         )
+        if gateway:
+            doors = [(name, {**self.reached(name), **data}) for name, data in gateway.items()]
+            with path.open("a") as file:
+                file.write("from sparkfleet.inventory import gateways\n")
+                file.write(f"gateway = gateways(*map(tuple, json.loads({json.dumps(doors)!r})))\n")
         return path
 
     def run(
@@ -131,9 +143,9 @@ class Fleet:
         )
         return Run(done.returncode, done.stdout, done.stdout + done.stderr)
 
-    def deploy(self, hosts: Hosts, *words: str, **common: Any) -> Run:
+    def deploy(self, hosts: Hosts, *words: str, gateway: Hosts | None = None, **common: Any) -> Run:
         """Write the inventory and run the deploy on it."""
-        return self.run(self.write(hosts, **common), *words)
+        return self.run(self.write(hosts, gateway, **common), *words)
 
 
 @pytest.fixture

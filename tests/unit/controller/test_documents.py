@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from sparkfleet.spec.gateway import GatewaySpec
 from sparkfleet.spec.inventory import HostSpec, ServiceSpec
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -10,9 +11,15 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 def test_every_key_of_the_inventory_is_explained_and_no_other() -> None:
     text = (PROJECT / "docs/inventory.md").read_text(encoding="utf-8")
-    explained = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
+    before, _, rest = text.partition("\n## The gateway\n")
+    about_gateways, _, after = rest.partition("\n## ")
     keys = set(HostSpec.model_fields) | set(ServiceSpec.model_fields)
-    assert explained == keys - {"name", "services"}
+    assert explained(before + after) == keys - {"name", "services"}
+    assert explained(about_gateways) == set(GatewaySpec.model_fields)
+
+
+def explained(text: str) -> set[str]:
+    return set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
 
 
 def test_the_readme_names_no_file_or_target_that_is_not_there() -> None:
