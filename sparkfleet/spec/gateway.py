@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -28,12 +28,15 @@ CONFIG, CERTIFICATE = f"{_CONFIG_DIR}/haproxy.cfg", f"{_CONFIG_DIR}/tls.pem"
 """HAProxy's configuration, and certificate and key, on the gateway's host."""
 
 
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
 class GatewaySpec(Model):
     """One gateway, as its owner wants it."""
 
     bind: str = Field(default="127.0.0.1", description="Address that it listens on.")
-    port: int = Field(default=8080, ge=1, le=65535, description="Port of the one service there is.")
-    ports: dict[Name, int] = Field(
+    port: Port = Field(default=8080, description="Port of the one service there is.")
+    ports: dict[Name, Port] = Field(
         default_factory=dict, description="Service → port, where there are several services."
     )
     queue_timeout: int = Field(

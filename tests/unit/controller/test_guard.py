@@ -159,3 +159,30 @@ def test_the_options_of_a_play_are_its_own() -> None:
     assert 'plays/lock.py, --data: check is "perhaps", but must be true or false' in said
     said = refused("-y", "inventory/lab.py", LOCK, "--data", "check=true", "--data", "update=x")
     assert "check" in said and "goes on its own" in said
+
+
+@pytest.mark.parametrize(
+    ("sparks", "doors", "words"),
+    [
+        ('("a", {"recipe": "qwen36-35b-heretic"})', '"door"', "which the gateway door can't reach"),
+        ('("a", {"recipe": "qwen36-35b-heretic", "bind": "0.0.0.0"})', '("door", {"prot": 80})',
+         "Gateway door: prot"),
+        ('("a", {"recipe": "qwen36-35b-heretic"})', '("a", {"port": 8000})',
+         "taken by the engine of service llm"),
+        ('("a", {"recipe": "qwen36-35b-heretic", "gateway": {}})', '"door"', "Host a: gateway"),
+    ],
+    ids=["out of reach", "misspelt", "port twice", "of a Spark that is none"],
+)  # fmt: skip
+def test_a_gateway_that_cannot_be(tmp_path: Path, sparks: str, doors: str, words: str) -> None:
+    inventory = tmp_path / "mine.py"
+    inventory.write_text(
+        "from sparkfleet.inventory import fleet, gateways\n"
+        f"sparks = fleet({sparks})\ngateway = gateways({doors})\n"
+    )
+    assert words in refused("-y", str(inventory), "deploy.py")
+
+
+def test_a_host_of_no_group_of_ours(tmp_path: Path) -> None:
+    inventory = tmp_path / "mine.py"
+    inventory.write_text(FLEET.format('"a"') + 'others = ["b"]\n')
+    assert "in neither the group" in refused("-y", str(inventory), "deploy.py")
