@@ -65,8 +65,8 @@ def environment(**options: Any) -> Environment:
 
 _COMPOSE = environment(finalize=escape.compose_scalar)
 _COMPOSE.filters.update(number=escape.number, seconds=escape.seconds, boolean=escape.boolean)
-UNIT = environment()
-UNIT.filters.update(
+UNIT_TEMPLATES = environment()
+UNIT_TEMPLATES.filters.update(
     number=escape.number,
     text=escape.unit_text,
     words=escape.unit_words,
@@ -116,7 +116,7 @@ def agent_unit(root: str, answers: Answers | None = None) -> str:
     Without `answers` (no gateway in the inventory) it listens nowhere.
     """
     start = [*PYTHON, f"{NODE_PROGRAMS}/agent.py", "--root", root]
-    return UNIT.get_template("agent.service.j2").render(
+    return UNIT_TEMPLATES.get_template("agent.service.j2").render(
         root=root,
         services=f"{root}/services",
         start=[*start, *(answers.words() if answers else ())],
@@ -152,7 +152,7 @@ def unit_file(service: ServicePlan) -> str:
     timing = Timing.of(service)
     engine = [*PYTHON, f"{NODE_PROGRAMS}/engine.py"]
     where = ["--root", service.root, "--service", service.name]
-    return UNIT.get_template("unit.service.j2").render(
+    return UNIT_TEMPLATES.get_template("unit.service.j2").render(
         description=f"sparkfleet {service.name}: {service.recipe.title}",
         mounts=[service.root, *(model.dir for model in service.models)],
         burst=timing.burst,

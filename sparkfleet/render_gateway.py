@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from sparkfleet.escape import Escaped, number
-from sparkfleet.render import NODE_PROGRAMS, PYTHON, UNIT, environment
+from sparkfleet.render import NODE_PROGRAMS, PYTHON, UNIT_TEMPLATES, environment
 from sparkfleet.spec.gateway import (
     CERTIFICATE,
     CONFIG,
+    GATEWAY_SOCKET,
     GATEWAY_UNIT,
     STATE_ROOT,
+    UNITS,
     GatewayPlan,
     is_address,
 )
@@ -29,7 +31,7 @@ HARD_STOP = 6 * 3600
 """Seconds for the requests of an old process to end after a reload; no answer takes as long."""
 
 STOP_TIMEOUT = 120
-"""Seconds for requests under way to end when the gateway is stopped; no new one is taken."""
+"""Seconds for requests under way to end when the gateway is stopped."""
 
 _WORD = re.compile(r"^[A-Za-z0-9_./:-]+$")
 
@@ -59,11 +61,17 @@ class GatewayFiles:
 
     config: str
     unit: str
+    socket: str
+    """The unit of the ports."""
 
     @property
     def digests(self) -> dict[str, str]:
         """Path → SHA-256."""
-        texts = {CONFIG: self.config, f"/etc/systemd/system/{GATEWAY_UNIT}": self.unit}
+        texts = {
+            CONFIG: self.config,
+            f"{UNITS}/{GATEWAY_UNIT}": self.unit,
+            f"{UNITS}/{GATEWAY_SOCKET}": self.socket,
+        }
         return {path: sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
@@ -84,10 +92,15 @@ def gateway_files(plan: GatewayPlan) -> GatewayFiles:
         stats=plan.stats,
     )
     save = [*PYTHON, f"{NODE_PROGRAMS}/servers.py", SOCKET, SERVERS]
-    unit = UNIT.get_template("gateway.service.j2").render(
+    unit = UNIT_TEMPLATES.get_template("gateway.service.j2").render(
         config=CONFIG,
         pid="/run/sparkfleet-gateway/haproxy.pid",
         save=save,
         stop_timeout=STOP_TIMEOUT,
+        socket=GATEWAY_SOCKET,
     )
-    return GatewayFiles(config, unit)
+    socket = UNIT_TEMPLATES.get_template("gateway.socket.j2").render(
+        endpoints=[f"{_address(one.bind)}:{one.port}" for _, one in plan.endpoints],
+        service=GATEWAY_UNIT,
+    )
+    return GatewayFiles(config, unit, socket)

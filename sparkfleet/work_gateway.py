@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from sparkfleet.facts.host import Gateway, HostFacts, Unit, Unknown
 from sparkfleet.render_gateway import GatewayFiles
-from sparkfleet.spec.gateway import CERTIFICATE, GATEWAY_UNIT
+from sparkfleet.spec.gateway import CERTIFICATE, GATEWAY_SOCKET, GATEWAY_UNIT
 from sparkfleet.work import installed_programs
 
 
@@ -68,11 +68,13 @@ def decide_gateway(host: str, wanted: WantedGateway, facts: HostFacts) -> Gatewa
     """Compare. Whatever could not be read counts as not done: doing it again is harmless."""
     there = facts.gateway if isinstance(facts.gateway, Gateway) else Gateway()
     units = {} if isinstance(facts.units, Unknown) else facts.units
-    unit = units.get(GATEWAY_UNIT) or Unit()
+    service, sockets = (units.get(name) or Unit() for name in (GATEWAY_UNIT, GATEWAY_SOCKET))
     return GatewayWork(
         host,
         programs=installed_programs(facts) != dict(wanted.programs),
         package=there.haproxy is None,
         files=there.files != wanted.digests,
-        start=unit.active not in ("active", "activating", "reloading") or unit.enabled != "enabled",
+        start=service.active not in ("active", "activating", "reloading")
+        or sockets.active != "active"
+        or not service.enabled == sockets.enabled == "enabled",
     )

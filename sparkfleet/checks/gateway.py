@@ -14,7 +14,7 @@ from sparkfleet.checks.holders import of_listener, overlaps
 from sparkfleet.facts.host import Gateway, HostFacts, Listener, Unit, Unknown
 from sparkfleet.facts.survey import AGENT_UNIT, Unreachable
 from sparkfleet.spec.finding import Finding
-from sparkfleet.spec.gateway import GATEWAY_UNIT, GatewayPlan
+from sparkfleet.spec.gateway import GATEWAY_SOCKET, GatewayPlan
 from sparkfleet.spec.plan import HostPlan
 
 
@@ -98,8 +98,9 @@ def ports(case: GatewayCase) -> Iterator[Finding]:
         if isinstance(found, Unknown):
             yield case.unknown("gateway-port", f"Who listens on port {endpoint.port}", found)
             continue
-        running = _unit(case, GATEWAY_UNIT).active in ("active", "reloading")
-        strangers = [one for one in found if not (running and one.process == "haproxy")]
+        # systemd holds the ports, HAProxy has inherited them.
+        ours = _unit(case, GATEWAY_SOCKET).active == "active"
+        strangers = [one for one in found if not (ours and one.process in ("haproxy", "systemd"))]
         if strangers:
             yield case.fail(
                 "gateway-port",

@@ -21,8 +21,10 @@ from sparkfleet.facts.host import HostFacts
 from sparkfleet.spec.gateway import (
     CERTIFICATE,
     CONFIG,
+    GATEWAY_SOCKET,
     GATEWAY_UNIT,
     STATE_ROOT,
+    UNITS,
     GatewayPlan,
     is_address,
 )
@@ -45,13 +47,13 @@ def survey_request(plan: HostPlan | None, gateway: GatewayPlan | None = None) ->
     request: dict[str, Any] = _of_spark(plan) if plan else {"root": STATE_ROOT}
     if gateway is not None:
         ports = request.get("ports", []) + [one.port for _, one in gateway.endpoints]
-        units = [*request.get("units", []), GATEWAY_UNIT]
+        units = [*request.get("units", []), GATEWAY_UNIT, GATEWAY_SOCKET]
         named = {one.address for route in gateway.routes for one in route.servers}
         request |= {
             "ports": ports,
             "units": units,
             "gateway": {
-                "files": [CONFIG, CERTIFICATE, f"/etc/systemd/system/{GATEWAY_UNIT}"],
+                "files": [CONFIG, CERTIFICATE, *(f"{UNITS}/{one}" for one in units[-2:])],
                 "names": sorted(name for name in named if not is_address(name)),
             },
         }

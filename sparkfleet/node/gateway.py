@@ -11,6 +11,7 @@ next run finds the difference again.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -34,7 +35,11 @@ PROGRAM = Path("/usr/sbin/haproxy")
 UNITS = Path("/etc/systemd/system")
 #: Seconds for HAProxy to judge a file, for systemd to act, for a new process to serve.
 JUDGE, ACT, SERVE = 30.0, 60.0, 20.0
+#: Seconds for a stop: requests under way end first (the unit's own limit is two minutes).
+STOP = 180.0
 LOCK_WAIT = 600.0
+#: The first file descriptor that systemd hands over.
+FIRST_SOCKET = 3
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,10 @@ class Request:
     config: Path
     certificate: Path
     unit: str
+    ports: str
+    """The unit that holds the ports; a change of it takes a stop."""
     socket: Path
+    """HAProxy's runtime socket."""
     endpoints: tuple[tuple[str, int], ...]
 
     @classmethod
@@ -57,6 +65,7 @@ class Request:
                 config=Path(raw["config"]),
                 certificate=Path(raw["certificate"]),
                 unit=str(raw["unit"]),
+                ports=str(raw["ports"]),
                 socket=Path(raw["socket"]),
                 endpoints=tuple((str(bind), int(port)) for bind, port in raw["endpoints"]),
             )
@@ -84,6 +93,8 @@ class Gateway:
         self._request, self._events, self._apt, self._run = request, events, apt, run
         self._program, self._units = program, units
         self._clock, self._sleep = clock, sleep
+        self._stopped = False
+        """What ran was stopped, for a change of ports."""
 
     def bring_up(self) -> dict[str, Any]:
         """Install, judge, put in place, start or reload. Raises Fault."""
@@ -91,11 +102,14 @@ class Gateway:
         self._judge()
         kept = Kept(self._targets())
         try:
+            moves = kept.replaces(self._units / self._request.ports)
             kept.replace()
-            how = self._take_up()
+            how = self._take_up(moves)
         except (Fault, OSError):
             kept.put_back()
             self._systemctl("daemon-reload")
+            if self._stopped:
+                self._bring_back()
             raise
         kept.forget()
         shutil.rmtree(self._request.incoming, ignore_errors=True)
@@ -108,6 +122,7 @@ class Gateway:
             request.incoming / "haproxy.cfg": request.config,
             request.incoming / "tls.pem": request.certificate,
             request.incoming / request.unit: self._units / request.unit,
+            request.incoming / request.ports: self._units / request.ports,
         }
 
     def _install(self) -> bool:
@@ -123,14 +138,19 @@ class Gateway:
         return True
 
     def _judge(self) -> None:
-        """Let HAProxy read the new configuration, with the new certificate. Raises Fault."""
+        """Let HAProxy read the new configuration. Raises Fault.
+
+        With the new certificate, and with addresses in place of the sockets that it will inherit:
+        a check has none.
+        """
         request = self._request
         new, candidate = request.incoming / "haproxy.cfg", request.incoming / "candidate.cfg"
         text = new.read_text(encoding="utf-8")
-        candidate.write_text(
-            text.replace(str(request.certificate), str(request.incoming / "tls.pem")),
-            encoding="utf-8",
-        )
+        text = text.replace(str(request.certificate), str(request.incoming / "tls.pem"))
+        for number, (bind, port) in enumerate(request.endpoints, start=FIRST_SOCKET):
+            address = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
+            text = re.sub(rf"(?m)\bfd@{number}$|\bfd@{number}(?= )", address, text)
+        candidate.write_text(text, encoding="utf-8")
         said = self._run([str(self._program), "-c", "-q", "-f", str(candidate)], JUDGE)
         candidate.unlink()
         if not said.ok:
@@ -143,21 +163,34 @@ class Gateway:
                 code="config",
             )
 
-    def _take_up(self) -> str:
-        unit = self._request.unit
-        self._request.socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    def _take_up(self, moves: bool) -> str:
+        """Start it, or reload it; where its ports have changed, it is stopped for that."""
+        unit, ports = self._request.unit, self._request.ports
         self._must("daemon-reload")
-        self._must("enable", "--quiet", unit)
+        self._must("enable", "--quiet", unit, ports)
         before = self._pid()
-        active = self._run(["systemctl", "is-active", "--quiet", unit], ACT).ok
-        self._events.phase("gateway", "reloading it" if active else "starting it")
-        if active:
+        runs = self._run(["systemctl", "is-active", "--quiet", unit, ports], ACT).ok
+        if runs and not moves:
+            self._events.phase("gateway", "reloading it")
             self._must("reload", unit)
-        else:
-            self._run(["systemctl", "reset-failed", unit], ACT)
-            self._must("start", unit)
-        self._until_served(before if active else "")
-        return "reloaded" if active else "started"
+            self._until_served(before)
+            return "reloaded"
+        self._events.phase("gateway", "starting it")
+        if moves:
+            self._stopped = self._run(["systemctl", "is-active", "--quiet", unit], ACT).ok
+            self._must("stop", unit)
+            self._must("stop", ports)
+        self._run(["systemctl", "reset-failed", unit, ports], ACT)
+        self._must("start", ports)
+        self._must("start", unit)
+        self._until_served("")
+        return "restarted" if self._stopped else "started"
+
+    def _bring_back(self) -> None:
+        """What ran before, as well as it goes."""
+        for words in (("stop", self._request.unit), ("restart", self._request.ports)):
+            self._systemctl(*words)
+        self._systemctl("start", self._request.unit)
 
     def _until_served(self, before: str) -> None:
         """Wait for a new process that listens everywhere. Raises Fault."""
@@ -207,7 +240,7 @@ class Gateway:
             )
 
     def _systemctl(self, *words: str) -> commands.Outcome:
-        return self._run(["systemctl", *words], ACT)
+        return self._run(["systemctl", *words], STOP if words[0] == "stop" else ACT)
 
 
 class Kept:
@@ -215,6 +248,11 @@ class Kept:
 
     def __init__(self, targets: dict[Path, Path]) -> None:
         self._targets = targets
+
+    def replaces(self, target: Path) -> bool:
+        """Whether a file that is there already is to become another one."""
+        new = next(new for new, known in self._targets.items() if known == target)
+        return target.exists() and target.read_bytes() != new.read_bytes()
 
     def replace(self) -> None:
         """Put each new file in its place; what has no new one any more goes away."""

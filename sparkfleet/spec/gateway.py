@@ -21,7 +21,8 @@ KEY = "gateway"
 STATE_ROOT = "/var/lib/sparkfleet-gateway"
 """What the gateway keeps on its host."""
 
-GATEWAY_UNIT = "sparkfleet-gateway.service"
+GATEWAY_UNIT, GATEWAY_SOCKET = "sparkfleet-gateway.service", "sparkfleet-gateway.socket"
+UNITS = "/etc/systemd/system"
 
 _CONFIG_DIR = "/etc/sparkfleet/gateway"
 CONFIG, CERTIFICATE = f"{_CONFIG_DIR}/haproxy.cfg", f"{_CONFIG_DIR}/tls.pem"
@@ -138,7 +139,7 @@ class GatewayPlan:
 
     @property
     def endpoints(self) -> Iterator[tuple[str, Endpoint]]:
-        """Everything that it listens on, each with what for."""
+        """Everything that it listens on, each with what for, in the order of inheritance."""
         for route in self.routes:
             yield f"service {route.service}", Endpoint(self.spec.bind, route.port)
         if self.stats:

@@ -17,6 +17,7 @@ from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.gateway import (
     CERTIFICATE,
     CONFIG,
+    GATEWAY_SOCKET,
     GATEWAY_UNIT,
     STATE_ROOT,
     Endpoint,
@@ -115,6 +116,7 @@ def request_of(plan: GatewayPlan) -> dict[str, Any]:
         "config": CONFIG,
         "certificate": CERTIFICATE,
         "unit": GATEWAY_UNIT,
+        "ports": GATEWAY_SOCKET,
         "socket": SOCKET,
         "endpoints": [[_reached(one), one.port] for _, one in plan.endpoints],
     }
@@ -150,6 +152,7 @@ def _incoming(wanted: WantedGateway) -> dict[str, tuple[bytes, int]]:
     files = {
         "haproxy.cfg": (wanted.files.config.encode(), 0o644),
         GATEWAY_UNIT: (wanted.files.unit.encode(), 0o644),
+        GATEWAY_SOCKET: (wanted.files.socket.encode(), 0o644),
     }
     if wanted.certificate is not None:
         files["tls.pem"] = (wanted.certificate, 0o600)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.api import Lab
-from sparkfleet.render import _UNIT, agent_unit
+from sparkfleet.render import UNIT_TEMPLATES, agent_unit
 from tests.lab.waiting import eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "sparkfleet" / "node"
@@ -165,7 +165,7 @@ class Bench:
             "proofs": [PROOF],
         }
         where_from = ["--root", ROOT, "--service", "bench"]
-        unit = _UNIT.get_template("unit.service.j2").render(
+        unit = UNIT_TEMPLATES.get_template("unit.service.j2").render(
             description=f"bench {name}",
             mounts=[ROOT],
             burst=burst,

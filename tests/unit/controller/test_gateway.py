@@ -18,6 +18,7 @@ from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.gateway import (
     CERTIFICATE,
     CONFIG,
+    GATEWAY_SOCKET,
     GATEWAY_UNIT,
     GatewayPlan,
     parse_gateway,
@@ -30,6 +31,7 @@ from sparkfleet.stages.gateway import gateway_lines, read_certificate
 from sparkfleet.work_gateway import GatewayWork, WantedGateway, decide_gateway
 
 PROGRAMS = {"job.py": "p1"}
+UP = {"load": "loaded", "active": "active", "enabled": "enabled"}
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +70,10 @@ def there(**changes: Any) -> dict[str, Any]:
 
 
 def settled(wanted: WantedGateway, **changes: Any) -> HostFacts:
-    unit = {"load": "loaded", "active": "active", "enabled": "enabled"}
     return facts(
         **{
             "node_files": PROGRAMS,
-            "units": {GATEWAY_UNIT: unit},
+            "units": {GATEWAY_UNIT: UP, GATEWAY_SOCKET: UP},
             "gateway": there(files=wanted.digests),
             **changes,
         }
@@ -93,10 +94,13 @@ def test_a_bare_host_wants_everything_and_a_settled_one_nothing(plan: GatewayPla
         ({"gateway": there(haproxy=None)}, {"package": True, "files": True}),
         ({"gateway": there(files={CONFIG: "0" * 64})}, {"files": True}),
         ({"units": {}}, {"start": True}),
-        ({"units": {GATEWAY_UNIT: {"active": "active", "enabled": "disabled"}}}, {"start": True}),
+        ({"units": {GATEWAY_UNIT: UP, GATEWAY_SOCKET: UP | {"enabled": "disabled"}}},
+         {"start": True}),
+        ({"units": {GATEWAY_UNIT: UP, GATEWAY_SOCKET: UP | {"active": "failed"}}},
+         {"start": True}),
         ({"gateway": {"unknown": "odd"}}, {"package": True, "files": True}),
     ],
-)
+)  # fmt: skip
 def test_each_difference_is_one_thing_to_do(
     plan: GatewayPlan, changes: dict[str, Any], work: dict[str, bool]
 ) -> None:
@@ -156,9 +160,9 @@ def test_what_is_wrong_with_a_gateways_host(
 
 
 def test_our_own_gateway_may_hold_its_ports(plan: GatewayPlan, hosts: dict[str, HostPlan]) -> None:
-    held = [{"addr": "127.0.0.1", "port": port, "pid": 7, "process": "haproxy"}
-            for port in (8080, 8404)]  # fmt: skip
-    unit = {GATEWAY_UNIT: {"active": "active", "pid": 6}}
+    held = [{"addr": "127.0.0.1", "port": port, "pid": 7, "process": name}
+            for port, name in ((8080, "haproxy"), (8404, "systemd"))]  # fmt: skip
+    unit = {GATEWAY_SOCKET: {"active": "active"}}
     read = facts(gateway=there(), listeners=held, units=unit)
     assert found(plan, hosts, read) == {}
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sparkfleet.node.agent import Watch
 from sparkfleet.node.disk import hold_lock
+from sparkfleet.node.watch import Watch
 from sparkfleet.node.watchdog import Pulse, beat, wedged
 
 from .world import Engine, World

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sparkfleet.node.agent import Watch
+from sparkfleet.node.watch import Watch
 
 from .world import Engine, Killed, World
 

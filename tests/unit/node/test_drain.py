@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkfleet.node import agent, answer, drain, quiesce
+from sparkfleet.node import answer, drain, quiesce, watch
 from sparkfleet.node.drain import DOWN, DRAIN, READY, Heard, Peer
 from sparkfleet.node.state import PHASES, State
 
@@ -76,9 +76,9 @@ def test_an_owners_drain_outlives_a_switch_and_a_power_cut(spark: World) -> None
     assert drain.status(spark.service).word == DRAIN
     spark.power_cut()
     assert drain.status(spark.service).word == DOWN, "nothing was proven in this boot"
-    watch = agent.Watch(spark.service, spark.means(), lambda text: None)
+    one = watch.Watch(spark.service, spark.means(), lambda text: None)
     for _ in range(60):
-        spark.now += max(watch.look(), 0.5)
+        spark.now += max(one.look(), 0.5)
     assert spark.state.phase == "proven" and drain.status(spark.service).word == DRAIN
 
 
@@ -92,9 +92,9 @@ def test_a_switchs_own_drain_does_not_outlive_a_power_cut(spark: World) -> None:
     spark.power_cut()
     spark.busy = []
     assert drain.status(spark.service).word != READY
-    watch = agent.Watch(spark.service, spark.means(), lambda text: None)
+    one = watch.Watch(spark.service, spark.means(), lambda text: None)
     for _ in range(30):
-        spark.now += max(watch.look(), 0.5)
+        spark.now += max(one.look(), 0.5)
         spark.run_jobs()
     assert spark.serves == OLD and drain.status(spark.service).word == READY
 

@@ -28,9 +28,18 @@ def section(plan: GatewayPlan, head: str) -> list[str]:
     return [line.strip() for line in text.split(f"\n{head}\n")[1].split("\n\n")[0].splitlines()]
 
 
+def ports(plan: GatewayPlan) -> list[str]:
+    text = gateway_files(plan).socket.replace('"', "")
+    return [line[13:] for line in text.splitlines() if line.startswith("ListenStream=")]
+
+
 def test_a_route_and_its_nodes() -> None:
     made = plan(SERVER, replace(SERVER, name="b", address="spark-b.local", maxconn=None))
-    assert section(made, "frontend llm") == ["bind 127.0.0.1:8080", "default_backend llm"]
+    assert section(made, "frontend llm") == [
+        "# 127.0.0.1:8080, held by systemd",
+        "bind fd@3",
+        "default_backend llm",
+    ]
     backend = section(made, "backend llm")
     assert "server spark-1 10.0.0.1:8000 agent-addr 10.0.0.1 agent-port 18000 maxconn 64" in backend
     assert "server b spark-b.local:8000 agent-addr 10.0.0.1 agent-port 18000" in backend
@@ -43,22 +52,22 @@ def test_nothing_but_a_refused_connection_is_tried_again() -> None:
 
 def test_statistics_only_where_the_owner_says() -> None:
     assert "stats" not in " ".join(lines(plan())).replace("stats socket", "")
-    made = section(plan(stats="10.0.0.9:8404"), "frontend sparkfleet-stats")
-    assert "bind 10.0.0.9:8404" in made
+    made = plan(stats="10.0.0.9:8404")
+    assert "bind fd@4" in section(made, "frontend sparkfleet-stats")
+    assert ports(made) == ["127.0.0.1:8080", "10.0.0.9:8404"], "in the order of inheritance"
 
 
 def test_tls_reads_the_one_file() -> None:
-    assert f"bind [::]:8080 ssl crt {CERTIFICATE} alpn h2,http/1.1" in lines(
-        plan(certificate="door.pem", bind="::")
-    )
+    made = plan(certificate="door.pem", bind="::")
+    assert f"bind fd@3 ssl crt {CERTIFICATE} alpn h2,http/1.1" in lines(made)
+    assert ports(made) == ["[::]:8080"]
 
 
 def test_ipv6_stands_in_brackets() -> None:
-    made = lines(plan(replace(SERVER, address="fd00::1", agent_address="fd00::1"), stats="::1:84"))
-    assert any(
-        line.startswith("server spark-1 [fd00::1]:8000 agent-addr fd00::1 ") for line in made
-    )
-    assert "bind [::1]:84" in made
+    made = plan(replace(SERVER, address="fd00::1", agent_address="fd00::1"), stats="::1:84")
+    start = "server spark-1 [fd00::1]:8000 agent-addr fd00::1 "
+    assert any(line.startswith(start) for line in lines(made))
+    assert ports(made)[1] == "[::1]:84"
 
 
 def test_times_are_the_owners() -> None:

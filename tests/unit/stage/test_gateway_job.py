@@ -17,7 +17,7 @@ from sparkfleet.node.commands import Outcome
 from sparkfleet.node.events import Events
 from sparkfleet.node.faults import Fault
 
-UNIT = "sparkfleet-gateway.service"
+UNIT, PORTS = "sparkfleet-gateway.service", "sparkfleet-gateway.socket"
 
 
 class Box:
@@ -37,10 +37,13 @@ class Box:
         self.judged = ""
         self.port = 0
 
-    def new(self, config: str = "new", certificate: str | None = None) -> None:
+    def new(
+        self, config: str = "new", certificate: str | None = None, ports: str = "ports"
+    ) -> None:
         self.incoming.mkdir(exist_ok=True)
-        (self.incoming / "haproxy.cfg").write_text(f"{config} crt {self.etc}/tls.pem")
+        (self.incoming / "haproxy.cfg").write_text(f"{config}\nbind fd@3 crt {self.etc}/tls.pem")
         (self.incoming / UNIT).write_text("unit")
+        (self.incoming / PORTS).write_text(ports)
         if certificate is not None:
             path = self.incoming / "tls.pem"
             path.write_text(certificate)
@@ -57,6 +60,8 @@ class Box:
             case ["systemctl", "start" | "reload", *_]:
                 self.active = True
                 self.pid += self.takes_up
+            case ["systemctl", "stop", *_]:
+                self.active = False
             case ["journalctl", *_]:
                 return Outcome(0, "cannot bind socket\n")
         return Outcome(0)
@@ -75,6 +80,7 @@ class Box:
                 "config": str(self.etc / "haproxy.cfg"),
                 "certificate": str(self.etc / "tls.pem"),
                 "unit": UNIT,
+                "ports": PORTS,
                 "socket": str(self.root / "run/admin.sock"),
                 "endpoints": [["127.0.0.1", self.port]],
             }
@@ -113,9 +119,10 @@ def test_a_first_start(box: Box) -> None:
     assert box.job() == {"installed": True, "how": "started"}
     assert box.installed == ["haproxy"]
     assert box.did("systemctl", "disable", "--now", "haproxy.service")
-    assert box.did("systemctl", "enable", "--quiet", UNIT)
+    assert box.did("systemctl", "enable", "--quiet", UNIT, PORTS)
     assert (box.etc / "tls.pem").stat().st_mode & 0o777 == 0o600
-    assert box.judged == f"new crt {box.incoming}/tls.pem", "judged with the new certificate"
+    judged = f"new\nbind 127.0.0.1:{box.port} crt {box.incoming}/tls.pem"
+    assert box.judged == judged, "with the new certificate, and without sockets to inherit"
     assert not box.incoming.exists() and len(list(box.etc.iterdir())) == 2, "nothing is left over"
 
 
@@ -137,7 +144,7 @@ def test_what_haproxy_refuses_never_takes_the_place_of_what_runs(box: Box) -> No
     box.accepts = False
     with pytest.raises(Fault, match="does not accept"):
         box.job()
-    assert box.config.startswith("new ") and not box.did("systemctl")
+    assert box.config.startswith("new\n") and not box.did("systemctl")
 
 
 def test_one_that_does_not_come_to_serve_is_put_back(box: Box) -> None:
@@ -148,7 +155,7 @@ def test_one_that_does_not_come_to_serve_is_put_back(box: Box) -> None:
     with pytest.raises(Fault, match="the old one was put back") as caught:
         box.job()
     assert "cannot bind socket" in caught.value.why
-    assert box.config.startswith("new ")
+    assert box.config.startswith("new\n")
     assert (box.etc / "tls.pem").read_text() == "old key"
     assert box.now <= job.SERVE + 1, "bounded"
 
@@ -162,6 +169,22 @@ def test_a_first_one_that_fails_leaves_nothing_that_looks_done(box: Box) -> None
         with pytest.raises(Fault):
             box.job()
     assert list(box.etc.iterdir()) == [] and list(box.units.iterdir()) == []
+
+
+def test_other_ports_take_a_stop_and_are_put_back_where_they_fail(box: Box) -> None:
+    box.new()
+    box.job()
+    box.said.clear()
+    box.new(ports="other")
+    assert box.job()["how"] == "restarted"
+    acts = [argv[1:] for argv in box.said if argv[:1] == ["systemctl"] and argv[1] in ("stop",
+            "start", "reload")]  # fmt: skip
+    assert acts == [["stop", UNIT], ["stop", PORTS], ["start", PORTS], ["start", UNIT]]
+    box.new(ports="taken")
+    box.port = 1
+    with pytest.raises(Fault, match="put back"):
+        box.job()
+    assert (box.units / PORTS).read_text() == "other" and box.active
 
 
 def test_a_certificate_that_is_no_longer_wanted_goes(box: Box) -> None:
