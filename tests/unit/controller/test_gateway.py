@@ -10,7 +10,7 @@ import pytest
 from sparkfleet.checks.gateway import check_gateways
 from sparkfleet.facts.host import HostFacts
 from sparkfleet.facts.survey import AGENT_UNIT, Unreachable, survey_request
-from sparkfleet.fleet import PROJECT
+from sparkfleet.fleet import PROJECT, begin
 from sparkfleet.render_gateway import gateway_files
 from sparkfleet.spec.catalog import load_catalog
 from sparkfleet.spec.errors import SpecError
@@ -231,3 +231,26 @@ def test_the_report_says_where_it_is(hosts: dict[str, HostPlan]) -> None:
     lines = list(gateway_lines(open_one, "up"))
     assert lines[0] == "Gateway door: up; llm at https://door:8080/v1, 2 nodes."
     assert "http://10.0.0.9:8404/metrics" in lines[1]
+
+
+def test_a_gateway_leads_to_every_spark_whatever_the_run_is_limited_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARKFLEET_STATE", str(tmp_path))
+    spec = {"recipe": "qwen36-35b-heretic", "bind": "0.0.0.0"}
+    sparks = {"spark-a": spec, "spark-b": spec}
+    doors = {"door": parse_gateway("door", {}), "other": parse_gateway("other", {})}
+
+    one = begin("test", sparks, doors, chosen=["spark-b", "door"])
+    assert one.hosts == ("spark-b", "door")
+    assert [server.name for server in one.gateways["door"].routes[0].servers] == list(sparks)
+    assert one.answers["spark-b"].gateways == 2, "both will ask"
+
+    only = begin("test", sparks, doors, chosen=["door"])
+    assert only.hosts == ("door",) and only.batch == 1 and only.nothing
+
+    without = begin("test", sparks, doors, chosen=["spark-a"])
+    assert without.hosts == ("spark-a",) and without.answers
+
+    none = begin("test", sparks)
+    assert none.hosts == tuple(sparks) and not none.answers and not none.gateways
