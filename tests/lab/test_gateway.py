@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.lab.conftest import Fleet, Run
-from tests.lab.load import Load, fetch, servers
+from lab.api import Lab
+from tests.lab.conftest import Fleet
+from tests.lab.gated import PORT, STATS_PORT, Gated
+from tests.lab.load import Load, fetch
 from tests.lab.observe import key_of, state
 from tests.lab.waiting import eventually
 
@@ -24,101 +24,18 @@ STANDIN = {
     "flags": {"max-num-seqs": 8},
     "env": {"SPARKFLEET_STANDIN_RATE": "30"},
 }
-SHOW_INFO = """
-import socket
-s = socket.socket(socket.AF_UNIX)
-s.connect("/run/sparkfleet-gateway/admin.sock")
-s.sendall(b"show info\\n")
-print(s.makefile().read())
-"""
-ROOT = "/var/lib/sparkfleet"
-STATS_PORT = 8404
-PORT = 8080
-
-
-@dataclass
-class Gated:
-    """A deployed fleet of stand-ins behind a gateway on its first host."""
-
-    fleet: Fleet
-    sparks: list[str]
-    common: dict[str, Any]
-
-    @property
-    def door(self) -> str:
-        return self.sparks[0]
-
-    @property
-    def address(self) -> str:
-        return self.fleet.lab.hosts[self.door].address
-
-    @property
-    def gateway(self) -> dict[str, dict[str, Any]]:
-        return {self.door: {"bind": "0.0.0.0", "port": PORT, "stats": f"0.0.0.0:{STATS_PORT}"}}
-
-    def deploy(self, *words: str, **changes: Any) -> Run:
-        self.common = {**self.common, **changes}
-        hosts: dict[str, dict[str, Any]] = {name: {} for name in self.sparks}
-        return self.fleet.deploy(hosts, *words, gateway=self.gateway, **self.common)
-
-    def load(self, model: str = "lab-standin", tokens: int = 60) -> Load:
-        return Load(self.address, PORT, model, key_of(self.fleet.dir), tokens)
-
-    def stat(self) -> Mapping[str, dict[str, str]]:
-        return servers(fetch(self.address, STATS_PORT, "/;csv")[1])
-
-    def status(self, name: str) -> str:
-        row = self.stat().get(name)
-        return row["status"] if row else "absent"
-
-    def in_flight(self, name: str) -> int:
-        return int(self.stat()[name]["scur"])
-
-    def all_up(self) -> bool:
-        return all(self.status(name) == "UP" for name in self.sparks)
-
-    def sh(self, command: str, host: str | None = None) -> str:
-        return self.fleet.lab.exec(host or self.door, command, check=True).stdout
-
-    def leave(self, host: str, action: str) -> dict[str, Any]:
-        """Have the owner's word carried out on a node, as plays/drain.py does."""
-        request = {"root": ROOT, "service": "llm", "action": action, "reason": "a test"}
-        path = "/run/leave.json"
-        program = "python3 /opt/sparkfleet/node/leave.py"
-        self.sh(
-            f"rm -f /run/leave.jsonl; echo '{json.dumps(request)}' > {path}; {program} {path}", host
-        )
-        last = json.loads(self.sh("tail -1 /run/leave.jsonl", host))
-        assert last["ok"], last
-        return dict(last["result"])
-
-    def pid(self) -> str:
-        """HAProxy's working process; empty while there is none."""
-        said = self.fleet.lab.exec(self.door, ["python3", "-c", SHOW_INFO]).stdout
-        return next((line for line in said.splitlines() if line.startswith("Pid:")), "")
-
-    def anew(self, before: str) -> bool:
-        """Whether another process than `before` works."""
-        return self.pid() not in ("", before)
 
 
 @pytest.fixture(scope="module")
-def gated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gated]:
+def gated(lab: Lab, sparks: list[str], tmp_path_factory: pytest.TempPathFactory) -> Gated:
     """Three stand-ins behind a gateway, from bare boxes; one deployment for the whole module."""
-    lab = request.getfixturevalue("lab")
-    import os
-
-    chosen = os.environ.get("SPARKFLEET_TEST_HOSTS", "")
-    sparks = chosen.split(",") if chosen else list(lab.hosts)[:3]
     for name in sparks:
         lab.fresh(name)
     fleet = Fleet(lab, tmp_path_factory.mktemp("gated"))
     one = Gated(fleet, sparks, dict(STANDIN))
     first = one.deploy()
     assert first.code == 0, first.said
-    yield one
+    return one
 
 
 def test_a_node_is_in_once_it_is_proven_and_a_second_run_changes_nothing(gated: Gated) -> None:
@@ -149,8 +66,7 @@ def test_a_roll_under_load_loses_no_request(
     least: dict[str, int] = {}
     with load.running(clients=15) as count:
         eventually(lambda: count.ok >= 15, 60, "a load that runs")
-        watch = threading.Thread(target=_in_flight_at_drain, args=(gated, least), daemon=True)
-        watch.start()
+        gated.in_flight_at_drain(least)
         long = [load.long_stream(tokens=600) for _ in gated.sparks]
         rolled = gated.deploy(**change)
         assert rolled.code == 0, rolled.said
@@ -265,12 +181,3 @@ def test_an_engine_that_ends_by_itself_comes_back_only_with_a_proof(gated: Gated
 
     eventually(lambda: not gated.status(name).startswith("UP"), 25, "out of the gateway")
     eventually(back, 90, "in again")
-
-
-def _in_flight_at_drain(gated: Gated, seen: dict[str, int]) -> None:
-    until = time.monotonic() + 300
-    while time.monotonic() < until and set(seen) != set(gated.sparks):
-        for name, row in gated.stat().items():
-            if row["status"].startswith("DRAIN") and name not in seen:
-                seen[name] = int(row["scur"])
-        threading.Event().wait(0.1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import ssl
 import subprocess
 import time
@@ -70,18 +69,13 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def door(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Door]:
-    lab: Lab = request.getfixturevalue("lab")
-    chosen = os.environ.get("SPARKFLEET_TEST_HOSTS", "")
-    names = chosen.split(",") if chosen else list(lab.hosts)[:3]
-    for name in names:
+def door(lab: Lab, sparks: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    for name in sparks:
         lab.fresh(name)
     # A machine without Docker's toolkit, without a GPU: nothing that a Spark has is asked of it.
-    lab.exec(names[0], "systemctl stop docker.socket docker", check=True)
-    yield Door(Fleet(lab, tmp_path_factory.mktemp("door")), names[0], names[1:])
-    lab.exec(names[0], "systemctl start docker", check=True)
+    lab.exec(sparks[0], "systemctl stop docker.socket docker", check=True)
+    yield Door(Fleet(lab, tmp_path_factory.mktemp("door")), sparks[0], sparks[1:])
+    lab.exec(sparks[0], "systemctl start docker", check=True)
 
 
 def test_a_host_that_is_no_spark_gets_the_gateway_with_tls(door: Door) -> None:
