@@ -28,6 +28,7 @@ from pyinfra.context import ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import parse_cli_arg
 
+from sparkfleet.connector import SparkConnector
 from sparkfleet.fleet import GATEWAYS, GROUP, begin
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.gateway import KEY, GatewaySpec, parse_gateway
@@ -85,12 +86,18 @@ def _guard(options: Mapping[str, Any]) -> None:
     check_inventory_argument(options["inventory"])
     data = override_data(options.get("data") or ())
     inventory = _load_inventory(options, data)
+    if not list(inventory):
+        raise Refusal(
+            f"{options['inventory']} names no host. Put the Sparks into a list named `{GROUP}`, as "
+            "inventory/lab.py does."
+        )
     chosen = choose_hosts(inventory, options.get("limit") or (), options.get("exclude") or ())
     deploys = [name for name in options["operations"] if str(name).endswith(".py")]
     if not deploys:  # `exec`, `fact` and single operations are pyinfra's own business
         return
     check_options(options)
     check_groups(inventory, str(options["inventory"]))
+    check_connectors([*_group(inventory, GROUP), *_group(inventory, GATEWAYS)])
     own, data = split_options(str(deploys[0]), data)
     name = Path(str(options["inventory"])).stem
     gateways = {
@@ -170,6 +177,17 @@ def check_groups(inventory: Inventory, filename: str) -> None:
             f"{filename} has {', '.join(strangers)}, in neither the group `{GROUP}` nor "
             f"`{GATEWAYS}`, so there is nothing to do there. Move it into one of them."
         )
+
+
+def check_connectors(hosts: Iterable[Host]) -> None:
+    """Refuse hosts that pyinfra would reach by a connector which is not ours: it would stop at the
+    first that is out of reach, and put sudo's password on a command line."""
+    for host in hosts:
+        if host.connector_cls is not SparkConnector:
+            raise Refusal(
+                f"{host.name} does not stand in the inventory as a Spark. Write the list with "
+                f'fleet(), as inventory/lab.py does: {GROUP} = fleet("{host.name}", …).'
+            )
 
 
 def choose_hosts(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import click
 from pyinfra.api.exceptions import InventoryError
 
 from sparkfleet.spec.gateway import KEY
@@ -23,6 +26,7 @@ def fleet(*hosts: HostEntry) -> list[tuple[str, dict[str, Any]]]:
 
     Raises InventoryError for an empty list, a host named twice, or an entry of another shape.
     """
+    _refuse_elsewhere()
     if not hosts:
         raise InventoryError("fleet() has no hosts: name at least one Spark.")
     entries: list[tuple[str, dict[str, Any]]] = []
@@ -54,6 +58,24 @@ def gateways(*hosts: HostEntry) -> list[tuple[str, dict[str, Any]]]:
         own = {key: value for key, value in data.items() if key not in connection}
         entries.append((name, {**connection, **({KEY: own} if own else {})}))
     return entries
+
+
+def _refuse_elsewhere() -> None:
+    """End a pyinfra command that was not started in our directory.
+
+    It reads config.py, and with it everything that judges a run before the first connection, from
+    where it is started; from elsewhere a `--limit` that matches nothing would exit with 0.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and "sparkfleet.guard" not in sys.modules:
+        click.echo(
+            click.style("Refused: ", fg="red", bold=True)
+            + f"pyinfra was started in {Path.cwd()}, where it finds no config.py of sparkfleet's, "
+            "so nothing was checked. Go to sparkfleet's own directory first: cd "
+            f"{Path(__file__).resolve().parents[1]}",
+            err=True,
+        )
+        sys.exit(1)
 
 
 def _split(entry: HostEntry) -> tuple[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from sparkfleet.spec.base import (
     Utilization,
 )
 from sparkfleet.spec.errors import SpecError
+from sparkfleet.spec.unwritable import refuse_unwritable
 from sparkfleet.spec.wording import Place, Reader, quoted
 
 PASSED_THROUGH = re.compile(r"^(ssh_|fake_|spark_|_)")
@@ -186,6 +187,7 @@ def parse_host(
     Raises SpecError that names the host, each faulty key and its value.
     """
     merged = overlay(defaults or {}, data)
+    refuse_unwritable(name, merged)
     own = {key: value for key, value in merged.items() if not PASSED_THROUGH.match(key)}
     flat = {key: own.pop(key) for key in SERVICE_KEYS if key in own}
     single = own.pop("service", None)

@@ -45,6 +45,23 @@ MUST_BE: dict[str, str] = {
 
 NAMES = "lower-case letters, digits and dashes, no dash in front"
 
+FORMS: dict[str, str] = {
+    NAME_PATTERN: f"a name of {NAMES}",
+    r"^[a-z0-9][a-z0-9-]*(\.\w+)*$": "a flag without its dashes, or a key inside one: flag.key",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "a name of letters, digits and _",
+    r"\S": "a text that says something",
+    r"^sha256:[0-9a-f]{64}$": "a digest: sha256: and 64 hexadecimal digits",
+    r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$": "a tag: letters, digits, _ . and -",
+    r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$": "a repository in lower case, such as ghcr.io/me/it",
+    r"^/[\w./-]+$": "an absolute path of letters, digits, . _ - and /",
+    r"^(/[\w./-]+)?$": "an absolute path of letters, digits, . _ - and /, or empty",
+    r"^https?://\S+$": "a URL that begins with http:// or https://",
+    r"^([\w.:-]+)?$": "a host name or an address",
+    r"^[0-9]+[kmg]$": "a size such as 16g",
+    r"^[\w.-]+/[\w.-]+$": "OWNER/NAME as the hub has it",
+}
+"""A field's pattern → what the value must be, for those who don't read patterns."""
+
 UNION = "true or false, a number, a text, a list of words or a mapping"
 """What a flag may be, in place of one complaint for each of the union's members."""
 
@@ -55,6 +72,11 @@ def quoted(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError):
         text = repr(value)
+    return short(text)
+
+
+def short(text: str) -> str:
+    """A text for the middle of a sentence, cut when long."""
     return text if len(text) <= 80 else text[:77] + "…"
 
 
@@ -111,7 +133,7 @@ class Reader:
         return SpecError.gather(told.values())
 
     def _sentence(self, detail: ErrorDetails, place: Place) -> str:
-        key, kind, value = self.show(place), detail["type"], detail["input"]
+        key, kind, value = short(self.show(place)), detail["type"], detail["input"]
         if kind == "missing":
             return f"{key} is missing.{self._meaning(place)}"
         if kind == "extra_forbidden":
@@ -125,10 +147,14 @@ class Reader:
         if detail["loc"] and detail["loc"][-1] == "[key]":
             if kind == "literal_error":
                 return f"{key} is not known here; the key must be {detail['ctx']['expected']}."
-            fixed = str(value).lower().replace("_", "-").strip("-")
+            form = str(detail.get("ctx", {}).get("pattern", ""))
+            if form in FORMS and form != NAME_PATTERN:
+                return f"{key} is no key that can stand here; it must be {FORMS[form]}."
+            fixed = short(str(value).lower().replace("_", "-").strip("-"))
             return f"{key} is not a name that can stand here; {fixed} would be: {NAMES}."
         must = MUST_BE.get(kind, detail["msg"]).format(**detail.get("ctx", {}))
-        must = must.replace(f"of the form {NAME_PATTERN}", f"a name of {NAMES}")
+        if kind == "string_pattern_mismatch":
+            must = FORMS.get(str(detail["ctx"]["pattern"]), must)
         if len(detail["loc"]) > len(place) and "flags" in place:
             must = UNION
         return f"{key} is {quoted(value)}, but must be {must}.{_hint(kind, value, key)}" + (
@@ -144,11 +170,19 @@ def _hint(kind: str, value: object, key: str) -> str:
     name = key.rpartition(".")[2]
     if value in ("", None):
         return " It is empty; write a value or leave the key out."
-    if kind in ("float_type", "int_type") and isinstance(value, str):
+    if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return f" Write it without quotes: {name}: {value}."
     if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
         return f' Put it in quotes: {name}: "{value}".'
     return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _big(value: object) -> bool:

@@ -19,10 +19,10 @@ PYINFRA = Path(sys.executable).with_name("pyinfra")
 FLEET = "from sparkfleet.inventory import fleet\nsparks = fleet({})\n"
 
 
-def pyinfra(*words: str) -> subprocess.CompletedProcess[str]:
+def pyinfra(*words: str, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(PYINFRA), *words],
-        cwd=PROJECT,
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -31,8 +31,8 @@ def pyinfra(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def refused(*words: str) -> str:
-    done = pyinfra(*words)
+def refused(*words: str, cwd: Path = PROJECT) -> str:
+    done = pyinfra(*words, cwd=cwd)
     said = done.stdout + done.stderr
     assert done.returncode == 1, said
     assert "Traceback" not in said
@@ -147,6 +147,25 @@ def test_an_inventory_that_is_no_python(tmp_path: Path) -> None:
     inventory = tmp_path / "mine.py"
     inventory.write_text("sparks = [\n")
     assert "cannot be read: SyntaxError" in refused("-y", str(inventory), "deploy.py")
+
+
+def test_an_inventory_of_nothing(tmp_path: Path) -> None:
+    inventory = tmp_path / "mine.py"
+    inventory.write_text("")
+    assert "mine.py names no host" in refused("-y", str(inventory), "deploy.py")
+
+
+def test_a_list_that_is_no_fleet(tmp_path: Path) -> None:
+    inventory = tmp_path / "mine.py"
+    inventory.write_text('sparks = ["10.0.0.5"]\n')
+    assert 'sparks = fleet("10.0.0.5", …)' in refused("-y", str(inventory), "deploy.py")
+
+
+def test_a_command_started_elsewhere(tmp_path: Path) -> None:
+    """config.py is not read there, and pyinfra alone would exit with 0."""
+    words = [str(PROJECT / "inventory/lab.py"), str(PROJECT / "deploy.py"), "--limit", "nobody"]
+    said = refused("-y", *words, cwd=tmp_path)
+    assert said.count("Refused: ") == 1 and f"cd {PROJECT}" in said
 
 
 LOCK = "plays/lock.py"

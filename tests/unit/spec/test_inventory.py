@@ -46,7 +46,11 @@ TWO = {"a": {"recipe": "r"}, "b": {"recipe": "r"}}
         ({"recipe": "r", "overrides": {"rule": " "}}, "overrides.rule", ['" "']),
         ({"recipe": "r", "restart_docker": "yes"}, "restart_docker", ['"yes"', "true or false"]),
         ({"recipe": "r", "hardware": None}, "hardware", ["null"]),
-        ({"recipe": "r", "root": "relative"}, "root", ['"relative"']),
+        ({"recipe": "r", "root": "relative"}, "root", ['"relative"', "an absolute path"]),
+        ({"recipe": "r", "utilization": "most"}, "utilization", ["must be a number. ("]),
+        ({"recipe": "r", "env": {"A-B": "x"}}, "env.A-B", ["a name of letters, digits and _"]),
+        ({"recipe": "r", "env": {"A": "x\0"}}, "env.A", ["no file can carry"]),
+        ({"recipe": "r", "flags": {"x": ["\ud800"]}}, "flags.x", ["no file can carry"]),
     ],
 )  # fmt: skip
 def test_refused(keys: dict[str, Any], key: str, words: list[str]) -> None:
@@ -58,6 +62,18 @@ def test_refused(keys: dict[str, Any], key: str, words: list[str]) -> None:
     for word in words:
         assert word in message
     assert "\n" not in message
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    with pytest.raises(SpecError, match="Host h1: the key 3 in env is no text"):
+        parse_host("h1", {"recipe": "r", "env": {3: "x"}})
+
+
+@pytest.mark.parametrize("keys", [{"k" * 3000: 1}, {"service": "s" * 5000}])
+def test_what_is_long_is_cut(keys: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_host("h1", {"recipe": "r", **keys})
+    assert len(str(caught.value)) < 1000
 
 
 def test_flat_form_is_one_service_named_llm() -> None:
