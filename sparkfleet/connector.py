@@ -25,7 +25,7 @@ from typing import Any
 import gevent
 from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import NoValidConnectionsError
-from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 from pyinfra.connectors.ssh import SSHConnector
 
@@ -94,7 +94,7 @@ def tuned_transport(sock: Any, **options: Any) -> Transport:
     return Transport(sock, **options)
 
 
-def reason(error: ConnectError) -> str:
+def reason(error: PyinfraError) -> str:
     """Why there is no connection. paramiko's own words leave out what the system said, and that is
     what tells a refused connection from a host that is off."""
     cause = error.__context__
@@ -148,7 +148,7 @@ class SparkConnector(SSHConnector):
         self.host.connector_data.pop("unreachable", None)
         try:
             super().connect()
-        except ConnectError as error:
+        except PyinfraError as error:  # a key file that is not there is no ConnectError
             self.host.connector_data["unreachable"] = reason(error)
             logger.addFilter(Greeting(self.host.print_prefix, reason(error)))
             return

@@ -28,6 +28,7 @@ from pyinfra.context import ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import parse_cli_arg
 
+from sparkfleet.connection_data import check_connection
 from sparkfleet.connector import SparkConnector
 from sparkfleet.fleet import GATEWAYS, GROUP, begin
 from sparkfleet.spec.errors import SpecError
@@ -104,6 +105,7 @@ def _guard(options: Mapping[str, Any]) -> None:
         host.name: _gateway_of(inventory, host, data) for host in _group(inventory, GATEWAYS)
     }
     sparks = {host.name: _data_of(inventory, host.name, data) for host in _group(inventory, GROUP)}
+    check_connections(inventory, [*sparks, *gateways], data)
     for host in sparks.keys() & gateways.keys():
         sparks[host].pop(KEY, None)
     fleet = begin(name, sparks, gateways, chosen=chosen)
@@ -188,6 +190,18 @@ def check_connectors(hosts: Iterable[Host]) -> None:
                 f"{host.name} does not stand in the inventory as a Spark. Write the list with "
                 f'fleet(), as inventory/lab.py does: {GROUP} = fleet("{host.name}", …).'
             )
+
+
+def check_connections(inventory: Inventory, names: Iterable[str], told: Mapping[str, Any]) -> None:
+    """Raise one SpecError for everything wrong in how hosts are to be reached."""
+    errors = []
+    for name in dict.fromkeys(names):
+        try:
+            check_connection(name, _data_of(inventory, name, told))
+        except SpecError as error:
+            errors.append(error)
+    if errors:
+        raise SpecError.gather(errors)
 
 
 def choose_hosts(

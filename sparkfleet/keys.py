@@ -52,7 +52,11 @@ def load_key(path: Path) -> ApiKey:
     except FileNotFoundError:
         return ApiKey(path, "sk-" + secrets.token_urlsafe(32), new=True)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"The API key in {path} can't be read: {error}.") from None
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise SpecError(
+            f"The API key in {path} can't be read: {why}. Take the file back from where you keep "
+            "it, or remove it: the next deploy makes a new key, which clients then need."
+        ) from None
     if mode & 0o077:
         raise SpecError(
             f"The API key in {path} may be read by others (mode {mode:o}). "

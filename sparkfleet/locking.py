@@ -54,6 +54,8 @@ def read_lock(path: str | Path) -> Lock:
         raise _unreadable(path, f"{path}{line}: {reason}") from None
     if raw is None:
         return Lock()
+    if not isinstance(raw, dict):
+        raise _unreadable(path, f"{path} holds something else than a lock.")
     try:
         return Lock.model_validate(raw)
     except ValidationError as error:

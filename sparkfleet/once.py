@@ -15,7 +15,7 @@ class Once:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._results: dict[str, tuple[Any, Exception | None]] = {}
+        self._results: dict[str, tuple[Any, Exception | SystemExit | None]] = {}
 
     def do(self, name: str, step: Callable[[], T]) -> T:
         """Run `step` the first time `name` is asked for; the same answer (or error) after that."""
@@ -23,7 +23,7 @@ class Once:
             if name not in self._results:
                 try:
                     self._results[name] = (step(), None)
-                except Exception as error:
+                except (Exception, SystemExit) as error:  # `stop` ends a run for all its hosts
                     self._results[name] = (None, error)
             value, failure = self._results[name]
         if failure is not None:

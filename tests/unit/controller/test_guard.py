@@ -168,6 +168,15 @@ def test_a_command_started_elsewhere(tmp_path: Path) -> None:
     assert said.count("Refused: ") == 1 and f"cd {PROJECT}" in said
 
 
+def test_how_hosts_are_reached_is_judged_too(tmp_path: Path) -> None:
+    """pyinfra ignores a misspelt key and ends the run over a wrong type, naming no host."""
+    inventory = tmp_path / "mine.py"
+    inventory.write_text(FLEET.format('("a", {"ssh_usr": "me"}), ("b", {"ssh_port": "22"})'))
+    said = refused("-y", str(inventory), "deploy.py")
+    assert 'Host a: ssh_usr (value "me") is not a known key. Did you mean ssh_user?' in said
+    assert 'Host b: ssh_port is "22", but must be a whole number' in said
+
+
 LOCK = "plays/lock.py"
 
 

@@ -44,3 +44,14 @@ def test_a_file_without_a_usable_key_is_refused(tmp_path: Path, text: str) -> No
     path.chmod(0o600)
     with pytest.raises(SpecError, match="no usable API key"):
         load_key(path)
+
+
+def test_a_file_that_is_no_text_is_refused_with_the_mend(tmp_path: Path) -> None:
+    path = tmp_path / "lab.key"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="it is no text"):
+        load_key(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SpecError, match="remove it"):
+        load_key(path)

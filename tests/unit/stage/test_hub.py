@@ -164,7 +164,7 @@ def test_order_does_not_show(locked: LockedRecipe) -> None:
         ("schema: 9\n", "schema is 9"),
         ("schema: 1\nrecipes: {r: {}}\n", "recipes → r → image"),
         ("schema: 1\nrecipies: {}\n", "recipies"),
-        ("[]", "the top"),
+        ("[]", "something else than a lock"),
         ("\xff", "recipes.lock"),
     ],
 )
