@@ -52,8 +52,10 @@ class Contestant:
             if fault:
                 tail = "\n".join(said.strip().splitlines()[-15:])
                 raise BenchError(f"{self.name}: {fault}\n$ {' '.join(argv)}\n{tail}")
-        used = after.children_user + after.children_system
-        return Took(wall, used - before.children_user - before.children_system)
+        # Clock by clock: the rounding of a sum's difference can make nothing less than nothing.
+        user = after.children_user - before.children_user
+        system = after.children_system - before.children_system
+        return Took(wall, user + system)
 
     def _start(
         self, argv: Sequence[str]
