@@ -110,7 +110,11 @@ class BootWatch:
         return self._now("waiting")
 
     def _is_ours(self, container: Container) -> bool:
-        return container.running or container.started_at >= self._begun - 1
+        """Whether it is of this start. Until it has been made anew, the one of the release before
+        stands there, perhaps ended a moment ago."""
+        if container.release != self._release.hash:
+            return False
+        return container.running or container.started_at >= self._begun
 
     def _follow(self, container: Container) -> Boot | None:
         if self._seen is None:

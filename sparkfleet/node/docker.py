@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPResponse
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -19,6 +20,7 @@ from sparkfleet.node import wire
 
 SOCKET = "/var/run/docker.sock"
 _API = "/v1.44"
+_RELEASE, _CONFIG_FILES = "sparkfleet.release", "com.docker.compose.project.config_files"
 #: A log line longer than this is cut; the engine prints its arguments in one long line.
 _MAX_LINE = 64 * 1024
 
@@ -51,6 +53,12 @@ class Container:
     def started_at(self) -> float:
         """`started` in seconds since 1970; 0 where it never ran."""
         return epoch(self.started)
+
+    @property
+    def release(self) -> str:
+        """The release that it was started from: by its label, else by its compose file."""
+        file = PurePosixPath(self.labels.get(_CONFIG_FILES, ""))
+        return self.labels.get(_RELEASE) or file.parent.name
 
     def ending(self) -> str:
         """How it ended, in words."""

@@ -24,7 +24,6 @@ from sparkfleet.node.systemd import Systemd
 from sparkfleet.node.telling import hide, telling
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_RELEASE, _CONFIG_FILES = "sparkfleet.release", "com.docker.compose.project.config_files"
 #: Seconds beyond Docker's grace: for systemd to have ended the unit, and for Docker to say so.
 _UNIT_MARGIN, _DOCKER_MARGIN = 90.0, 20.0
 
@@ -47,12 +46,6 @@ class Means:
     )
     boot_id: Callable[[], str] = lambda: BOOT_ID.read_text(encoding="ascii").strip()
     run_dir: Path = RUN
-
-
-def release_of(container: Container) -> str:
-    """The release that a container was started from: by its label, else by its compose file."""
-    file = Path(container.labels.get(_CONFIG_FILES, ""))
-    return container.labels.get(_RELEASE) or file.parent.name
 
 
 def secret_of(release: Release) -> str:
@@ -95,7 +88,7 @@ class Steps:
     def runs(self, release: Release) -> bool:
         """Whether the service's container runs, and from this release."""
         container = self.container()
-        return bool(container and container.running and release_of(container) == release.hash)
+        return bool(container and container.running and container.release == release.hash)
 
     def is_proven(self) -> bool:
         """Whether the container that runs is the one that the state says was proven."""
@@ -240,7 +233,7 @@ class Steps:
 
     def _release_running(self, container: Container) -> Release | None:
         try:
-            return load_release(self._service.release_dir(release_of(container)))
+            return load_release(self._service.release_dir(container.release))
         except Fault:
             return None
 

@@ -17,7 +17,7 @@ from sparkfleet.node.faults import Fault
 from sparkfleet.node.layout import Release, Service, load_release
 from sparkfleet.node.pending import Pending
 from sparkfleet.node.state import State, load_state, save_state
-from sparkfleet.node.steps import Means, release_of, secret_of
+from sparkfleet.node.steps import Means, secret_of
 from sparkfleet.node.systemd import Unit
 from sparkfleet.node.watchdog import Pulse, beat, wedged
 
@@ -87,7 +87,7 @@ class Watch:
 
     def _container(self, release: Release) -> Container | None:
         container = self.means.docker.container(release.container)
-        return container if container and release_of(container) == release.hash else None
+        return container if container and container.release == release.hash else None
 
     def _meet(self, state: State, release: Release, container: Container) -> None:
         """A run of a container that is new here: to be proven unless a switch has done so."""

@@ -9,9 +9,9 @@ import pytest
 from sparkfleet.node.boot import Boot, BootWatch
 from sparkfleet.node.layout import Release, load_release
 
-from .world import Engine, World
+from .world import Engine, Running, World
 
-ONE = "a" * 12
+ONE, OTHER = "a" * 12, "b" * 12
 
 
 @pytest.fixture
@@ -79,6 +79,19 @@ def test_a_container_that_goes_away_has_died(world: World, release: Release) -> 
     boot.step()
     world.box = None
     assert "container went away" in boot.step().detail
+
+
+@pytest.mark.parametrize(("left", "running"), [(ONE, False), (OTHER, False), (OTHER, True)])
+def test_what_stood_there_before_is_not_judged(
+    world: World, release: Release, left: str, running: bool
+) -> None:
+    """A release that dies at once makes way for the one before it in less than a second."""
+    new, world.box = world.box, Running("old", left, world.now - 0.4, running=running, exit_code=1)
+    world.release(OTHER)
+    boot = watch(world, release)
+    assert boot.step().outcome == "waiting"
+    world.box = new
+    assert until(boot, world, 60).outcome == "ready"
 
 
 def test_a_docker_that_is_away_for_a_while_is_asked_again(world: World, release: Release) -> None:
