@@ -82,6 +82,12 @@ def put(lab: Lab, host: str, directory: str, release: Release) -> None:
         lab.write(host, f"{directory}/{name}", file.content)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def bare_host(lab: Lab, host: str) -> None:
+    """The recipe's container has one name, and an earlier test may have left one."""
+    lab.fresh(host)
+
+
 @pytest.fixture
 def place(lab: Lab, host: str) -> Iterator[str]:
     """A directory on the host whose name needs every escape there is; gone afterwards."""
