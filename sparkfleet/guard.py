@@ -32,8 +32,8 @@ from sparkfleet.connection_data import check_connection
 from sparkfleet.connector import SparkConnector
 from sparkfleet.fleet import GATEWAYS, GROUP, begin
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.gateway import KEY, GatewaySpec, parse_gateway
-from sparkfleet.spec.inventory import overlay
+from sparkfleet.spec.gateway import GatewaySpec, parse_gateway
+from sparkfleet.spec.inventory import GATEWAY, overlay
 from sparkfleet.spec.options import split_options
 
 INTERRUPTED = 130
@@ -107,7 +107,7 @@ def _guard(options: Mapping[str, Any]) -> None:
     sparks = {host.name: _data_of(inventory, host.name, data) for host in _group(inventory, GROUP)}
     check_connections(inventory, [*sparks, *gateways], data)
     for host in sparks.keys() & gateways.keys():
-        sparks[host].pop(KEY, None)
+        sparks[host].pop(GATEWAY, None)
     fleet = begin(name, sparks, gateways, chosen=chosen)
     fleet.options = own
     # Noted here: the click context is not to be had in the greenlets that run the deploy file.

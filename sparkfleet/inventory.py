@@ -10,8 +10,7 @@ from typing import Any
 import click
 from pyinfra.api.exceptions import InventoryError
 
-from sparkfleet.spec.gateway import KEY
-from sparkfleet.spec.inventory import PASSED_THROUGH
+from sparkfleet.spec.inventory import GATEWAY, PASSED_THROUGH
 
 HostEntry = str | tuple[str, Mapping[str, Any]]
 
@@ -56,7 +55,7 @@ def gateways(*hosts: HostEntry) -> list[tuple[str, dict[str, Any]]]:
     for name, data in fleet(*hosts):
         connection = {key: value for key, value in data.items() if PASSED_THROUGH.match(key)}
         own = {key: value for key, value in data.items() if key not in connection}
-        entries.append((name, {**connection, **({KEY: own} if own else {})}))
+        entries.append((name, {**connection, **({GATEWAY: own} if own else {})}))
     return entries
 
 

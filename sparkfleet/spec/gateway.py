@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,12 +12,9 @@ from pydantic import Field, ValidationError, field_validator
 
 from sparkfleet.spec.base import Model, Name
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.inventory import PASSED_THROUGH
+from sparkfleet.spec.inventory import GATEWAY, PASSED_THROUGH
 from sparkfleet.spec.plan import HostPlan, ServicePlan
 from sparkfleet.spec.wording import Place, Reader, near, quoted
-
-KEY = "gateway"
-"""The key of a host's data that holds everything about the gateway on it."""
 
 STATE_ROOT = "/var/lib/sparkfleet-gateway"
 """What the gateway keeps on its host."""
@@ -28,6 +26,9 @@ _CONFIG_DIR = "/etc/sparkfleet/gateway"
 CONFIG, CERTIFICATE = f"{_CONFIG_DIR}/haproxy.cfg", f"{_CONFIG_DIR}/tls.pem"
 """HAProxy's configuration, and certificate and key, on the gateway's host."""
 
+
+_NAME = re.compile(r"^[A-Za-z0-9_.:-]+$")
+"""What HAProxy takes for the name of a server."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -154,22 +155,23 @@ def parse_gateway(
     `own` is what stands only for gateways (the host's own line, the group's file); a key there that
     is not the gateway's is a mistake. Raises SpecError that names the host, key and value.
     """
-    strange = [key for key in own or {} if key != KEY and not PASSED_THROUGH.match(key)]
+    strange = [key for key in own or {} if key != GATEWAY and not PASSED_THROUGH.match(key)]
     if own and strange:
-        hint = near(strange[0], [KEY, *GatewaySpec.model_fields])
+        hint = near(strange[0], [GATEWAY, *GatewaySpec.model_fields])
         raise SpecError(
             f"Gateway {name}: {strange[0]} (value {quoted(own[strange[0]])}) is not a known key. "
-            f"What is said of a gateway stands under `{KEY}`, as gateways() puts it there.{hint}",
+            f"What is said of a gateway stands under `{GATEWAY}`, as gateways() puts it there."
+            f"{hint}",
             host=name,
             key=strange[0],
         )
-    raw = data.get(KEY, {})
+    raw = data.get(GATEWAY, {})
     if not isinstance(raw, Mapping):
         raise SpecError(
-            f"Gateway {name}: {KEY} is {quoted(raw)}, but must be a mapping of its keys: "
+            f"Gateway {name}: {GATEWAY} is {quoted(raw)}, but must be a mapping of its keys: "
             f"{', '.join(GatewaySpec.model_fields)}.",
             host=name,
-            key=KEY,
+            key=GATEWAY,
         )
 
     def show(place: Place) -> str:
@@ -264,6 +266,14 @@ def _faults(name: str, spec: GatewaySpec, services: Mapping[str, Any]) -> Iterat
 
 def _reach_faults(name: str, members: list[tuple[HostPlan, ServicePlan]]) -> Iterator[SpecError]:
     for host, service in members:
+        if not _NAME.match(host.name) or not _NAME.match(host.spec.address):
+            yield SpecError(
+                f"Host {host.name}: behind a gateway a host's name, and its address "
+                f"({host.spec.address}), are letters, digits and .:_- alone. Give it such a name, "
+                "and an address.",
+                host=host.name,
+                key="address",
+            )
         for key in ("bind", "agent_bind"):
             bind = getattr(service.spec, key) or service.bind
             if host.name != name and ipaddress.ip_address(bind).is_loopback:

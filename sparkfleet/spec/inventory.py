@@ -27,6 +27,9 @@ from sparkfleet.spec.wording import Place, Reader, quoted
 PASSED_THROUGH = re.compile(r"^(ssh_|fake_|spark_|_)")
 """Keys that are pyinfra's own (connection data and global arguments) or the connector's."""
 
+GATEWAY = "gateway"
+"""The key of a host's data that holds everything about the gateway on it."""
+
 SIZES = ("preset", "utilization", "reserve_gib")
 """The three ways to say how much memory; one of them at a time."""
 
@@ -139,7 +142,7 @@ class HostSpec(Model):
     )
     address: str = Field(
         default="",
-        pattern=r"^([\w.:-]+)?$",
+        pattern=r"^([A-Za-z0-9_.:-]+)?$",
         description="Where gateways reach the host; empty: ssh_hostname, or else its name.",
     )
     catalog: Text | None = Field(
@@ -222,11 +225,12 @@ def parse_host(
         more_keys=("service", *SERVICE_KEYS) if shown_flat else (),
         host=name,
     )
-    if not own.get("address"):
-        own["address"] = str(merged.get("ssh_hostname") or name)
     whole = {**own, "name": name}
     try:
-        return HostSpec.model_validate(whole)
+        host = HostSpec.model_validate(whole)
+        if not host.address:
+            object.__setattr__(host, "address", str(merged.get("ssh_hostname") or name))
+        return host
     except ValidationError as error:
         raise reader.explain(error, whole) from None
 
@@ -234,12 +238,16 @@ def parse_host(
 def overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Inventory data of two layers as one, `high` (the host's) over `low` (its groups').
 
+    What `high` says of a gateway is laid over what `low` says of it, key by key.
     A size of `high` (preset, utilization, reserve_gib) replaces any size of `low`. Where `high` has
     `services`, the flat service keys of `low`, but for the ports, hold for each of them.
     """
     low, high = dict(low), dict(high)
     if any(key in high for key in SIZES):
         low = {key: value for key, value in low.items() if key not in SIZES}
+    doors = low.get(GATEWAY), high.get(GATEWAY)
+    if isinstance(doors[0], Mapping) and isinstance(doors[1], Mapping):
+        high[GATEWAY] = {**doors[0], **doors[1]}
     services = high.get("services")
     if isinstance(services, Mapping) and "services" not in low:
         shared = {key: low.pop(key) for key in SERVICE_KEYS if key in low}

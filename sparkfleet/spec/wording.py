@@ -56,7 +56,7 @@ FORMS: dict[str, str] = {
     r"^/[\w./-]+$": "an absolute path of letters, digits, . _ - and /",
     r"^(/[\w./-]+)?$": "an absolute path of letters, digits, . _ - and /, or empty",
     r"^https?://\S+$": "a URL that begins with http:// or https://",
-    r"^([\w.:-]+)?$": "a host name or an address",
+    r"^([A-Za-z0-9_.:-]+)?$": "a host name or an address",
     r"^[0-9]+[kmg]$": "a size such as 16g",
     r"^[\w.-]+/[\w.-]+$": "OWNER/NAME as the hub has it",
 }

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.lab.conftest import Fleet, Run
@@ -32,6 +32,8 @@ class Gated:
     fleet: Fleet
     sparks: list[str]
     common: dict[str, Any]
+    doors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is said of each gateway beside what holds for all; the first host alone by default."""
 
     @property
     def door(self) -> str:
@@ -43,7 +45,8 @@ class Gated:
 
     @property
     def gateway(self) -> dict[str, dict[str, Any]]:
-        return {self.door: {"bind": "0.0.0.0", "port": PORT, "stats": f"0.0.0.0:{STATS_PORT}"}}
+        common = {"bind": "0.0.0.0", "port": PORT, "stats": f"0.0.0.0:{STATS_PORT}"}
+        return {name: {**common, **keys} for name, keys in (self.doors or {self.door: {}}).items()}
 
     def deploy(self, *words: str, **changes: Any) -> Run:
         self.common = {**self.common, **changes}

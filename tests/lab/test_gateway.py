@@ -12,7 +12,7 @@ import pytest
 from lab.api import Lab
 from tests.lab.conftest import Fleet
 from tests.lab.gated import PORT, STATS_PORT, Gated
-from tests.lab.load import Load, fetch
+from tests.lab.load import Load, fetch, servers
 from tests.lab.observe import key_of, state
 from tests.lab.waiting import eventually
 
@@ -181,3 +181,58 @@ def test_an_engine_that_ends_by_itself_comes_back_only_with_a_proof(gated: Gated
 
     eventually(lambda: not gated.status(name).startswith("UP"), 25, "out of the gateway")
     eventually(back, 90, "in again")
+
+
+def test_what_is_beyond_the_places_waits_in_the_gateway(gated: Gated) -> None:
+    eventually(gated.all_up, 15, "every node in the gateway")
+    waited: list[int] = []
+
+    def queue() -> int:
+        rows = fetch(gated.address, STATS_PORT, "/;csv")[1].splitlines()
+        names = rows[0].lstrip("# ").split(",")
+        backend = next(row.split(",") for row in rows if row.startswith("llm,BACKEND"))
+        waited.append(int(backend[names.index("qcur")]))
+        return waited[-1]
+
+    load = gated.load(tokens=20)
+    with load.running(clients=40) as count:
+        eventually(queue, 30, "a queue: 40 clients, 24 places")
+        eventually(lambda: count.ok >= 80, 60, "answers to those that waited")
+        assert max(gated.in_flight(name) for name in gated.sparks) <= 8
+    assert count.clean, (count, count.failed[:5])
+
+
+def test_who_waits_too_long_is_told_so(gated: Gated) -> None:
+    gated.doors = {gated.door: {"queue_timeout": 1}}
+    run = gated.deploy()
+    assert run.code == 0 and "reload it" in run.out, run.said
+    load = gated.load(tokens=150)
+    with load.running(clients=26) as count:
+        eventually(lambda: count.failed, 30, "a request that waited for more than a second")
+    assert all("503" in text and "No node is free" in text for text in count.failed)
+    assert not count.cut and not count.lost
+    gated.doors = {}
+    assert gated.deploy().code == 0
+
+
+def test_a_drain_is_heard_by_every_gateway_and_one_that_is_gone_holds_up_nobody(
+    gated: Gated,
+) -> None:
+    first, second, out = gated.sparks
+    gated.doors = {first: {}, second: {}}
+    run = gated.deploy()
+    assert run.code == 0, run.said
+    eventually(gated.all_up, 15, "every node in the gateway")
+    address = gated.fleet.lab.hosts[second].address
+    assert fetch(address, PORT, "/version")[0] == 200
+    assert gated.leave(out, "out")["heard"]
+    for one in (gated.address, address):
+        assert servers(fetch(one, STATS_PORT, "/;csv")[1])[out]["status"].startswith("DRAIN")
+    gated.leave(out, "in")
+    gated.sh("systemctl stop sparkfleet-gateway.socket sparkfleet-gateway", second)
+    began = time.monotonic()
+    assert not gated.leave(out, "out")["heard"], "one of two can't have heard"
+    assert time.monotonic() - began < 15
+    gated.leave(out, "in")
+    gated.doors = {}
+    assert gated.deploy().code == 0

@@ -132,6 +132,7 @@ def test_several_services_have_a_port_each(catalog: Catalog) -> None:
             {},
             ["Host b, service llm", "a serves", "give one of them another `service` name"],
         ),
+        ({"spark%1": OPEN}, {}, ["Host spark%1", "letters, digits"]),
         ({"door": OPEN}, {"port": 8000}, ["port 8000", "the engine of service llm"]),
         ({"door": OPEN}, {"port": 18000}, ["port 18000", "the agent of service llm"]),
     ],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkfleet.spec.catalog import Catalog
 from sparkfleet.spec.errors import SpecError
-from sparkfleet.spec.inventory import SERVICE_KEYS, HostSpec, parse_fleet, parse_host
+from sparkfleet.spec.inventory import SERVICE_KEYS, HostSpec, overlay, parse_fleet, parse_host
 from sparkfleet.spec.resolve import resolve
 
 TWO = {"a": {"recipe": "r"}, "b": {"recipe": "r"}}
@@ -86,6 +86,12 @@ def test_flat_form_is_one_service_named_llm() -> None:
 def test_own_size_replaces_the_groups() -> None:
     service = parse_host("h1", {"utilization": 0.7}, {"recipe": "r", "preset": "alone"})
     assert (service.services["llm"].utilization, service.services["llm"].preset) == (0.7, None)
+
+
+def test_what_a_host_says_of_its_gateway_lies_over_what_the_group_says() -> None:
+    low, high = {"gateway": {"bind": "0.0.0.0", "port": 80}}, {"gateway": {"port": 81}}
+    assert overlay(low, high) == {"gateway": {"bind": "0.0.0.0", "port": 81}}
+    assert overlay({"gateway": 1}, high) == high
 
 
 def test_groups_flat_keys_hold_for_each_service_but_the_port() -> None:
