@@ -10,6 +10,7 @@ next run finds the difference again.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
@@ -35,6 +36,8 @@ PROGRAM = Path("/usr/sbin/haproxy")
 UNITS = Path("/etc/systemd/system")
 #: Seconds for HAProxy to judge a file, for systemd to act, for a new process to serve.
 JUDGE, ACT, SERVE = 30.0, 60.0, 20.0
+#: Seconds for every agent to be asked once.
+ASKED = 15.0
 #: Seconds for a stop: requests under way end first (the unit's own limit is two minutes).
 STOP = 180.0
 LOCK_WAIT = 600.0
@@ -113,7 +116,13 @@ class Gateway:
             raise
         kept.forget()
         shutil.rmtree(self._request.incoming, ignore_errors=True)
-        return {"installed": installed, "how": how}
+        silent = self._silent_agents()
+        if silent:
+            self._events.log(
+                f"No agent answers the gateway at {', '.join(silent)}: a firewall on the way, or a "
+                "node that is off? Until one does, the gateway goes by /health alone there."
+            )
+        return {"installed": installed, "how": how, "silent": silent}
 
     def _targets(self) -> dict[Path, Path]:
         """New file → where it goes."""
@@ -213,6 +222,25 @@ class Gateway:
             "run the same command again.",
             code="gateway",
         )
+
+    def _silent_agents(self) -> list[str]:
+        """Nodes whose agent the new process could not reach, once it has asked each."""
+        until = self._clock() + ASKED
+        while True:
+            rows = self._agents()
+            if all(rows.values()) or self._clock() >= until:
+                return sorted(name for name, said in rows.items() if said.startswith("L4"))
+            self._sleep(0.5)
+
+    def _agents(self) -> dict[str, str]:
+        """By node: how the last question to its agent went; empty while there was none."""
+        try:
+            said = servers.ask(self._request.socket, "show stat")
+        except OSError:
+            return {}
+        rows = list(csv.DictReader(said.removeprefix("# ").splitlines()))
+        asked = {row["svname"]: row.get("agent_status", "") for row in rows if row["type"] == "2"}
+        return {name: "" if said.startswith(("INI", "*")) else said for name, said in asked.items()}
 
     def _pid(self) -> str:
         """The process that answers on the runtime socket; empty where none does."""

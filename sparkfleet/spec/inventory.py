@@ -33,7 +33,8 @@ GATEWAY = "gateway"
 SIZES = ("preset", "utilization", "reserve_gib")
 """The three ways to say how much memory; one of them at a time."""
 
-AGENT_PORT_STEP, MAX_PORT = 10_000, 65_535
+MIN_PORT, MAX_PORT = 1024, 65_535
+AGENT_PORT_STEP = 10_000
 """How far above its port a service's agent port is, or below where there is no room."""
 
 SWITCHES = ("partial", "restart_docker", "adopt")
@@ -114,6 +115,8 @@ class ServiceSpec(Model):
             up = self.port + AGENT_PORT_STEP <= MAX_PORT
             step = AGENT_PORT_STEP if up else -AGENT_PORT_STEP
             object.__setattr__(self, "agent_port", self.port + step)
+        elif self.agent_port < MIN_PORT:
+            raise Misfit(f"is {self.agent_port}, but must be {MIN_PORT} or more", "agent_port")
         return self
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ import pytest
 
 from lab.api import Lab
 from tests.lab.conftest import Fleet, Run
+from tests.lab.load import fetch
 from tests.lab.observe import key_of
 from tests.lab.waiting import eventually
 
@@ -120,6 +121,7 @@ def test_a_node_with_another_address_is_taken_over_from_the_old_one(door: Door) 
     """What was saved of the servers must not bring an old address back."""
     run = door.deploy(port=8181, stats="127.0.0.1:8404", sparks={"address": "127.0.0.9"})
     assert run.code == 0, run.said
+    assert f"No agent answers the gateway at {', '.join(sorted(door.sparks))}" in run.said
     eventually(lambda: door.names(None, 8181) == [], 30, "an address where nothing listens")
     run = door.deploy(port=8181, stats="127.0.0.1:8404")
     assert run.code == 0, run.said
@@ -155,3 +157,23 @@ def test_what_cannot_be_leaves_the_old_gateway_at_work(
     eventually(ours, 15, "the old gateway")
     settled = door.deploy(port=8181, stats="127.0.0.1:8404")
     assert settled.code == 0 and "nothing changed" in settled.out, settled.said
+
+
+def test_several_services_have_a_port_each(door: Door) -> None:
+    for name in door.sparks:
+        door.lab.fresh(name)
+    both = {"recipe": "lab-standin", "bind": "0.0.0.0", "utilization": 0.3}
+    services = {
+        "chat": {**both, "port": 8000, "image": "1"},
+        "small": {**both, "port": 8001, "image": "2"},
+    }
+    ports = {"chat": 8181, "small": 8182}
+    run = door.fleet.deploy(
+        {name: {"services": services} for name in door.sparks},
+        gateway={door.name: {"bind": "0.0.0.0", "ports": ports}},
+    )
+    assert run.code == 0, run.said
+    for service, version in {"chat": "1.0.0", "small": "2.0.0"}.items():
+        for _ in range(4):
+            status, text = fetch(door.address, ports[service], "/version")
+            assert (status, json.loads(text)) == (200, {"version": version})

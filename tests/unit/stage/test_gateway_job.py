@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +36,7 @@ class Box:
         self.installed: list[str] = []
         self.judged = ""
         self.port = 0
+        self.agents: Callable[[], dict[str, str]] = lambda: {"spark-a": "L7OK"}
 
     def new(
         self, config: str = "new", certificate: str | None = None, ports: str = "ports"
@@ -96,6 +97,12 @@ class Box:
             sleep=self.sleep,
         ).bring_up()
 
+    def answer(self, command: str) -> str:
+        if command == "show info":
+            return f"Pid: {self.pid}\nStopping: 0\n"
+        rows = "\n".join(f"llm,{name},2,{said}" for name, said in self.agents().items())
+        return f"# pxname,svname,type,agent_status\nllm,BACKEND,1,\n{rows}\n"
+
     def did(self, *words: str) -> bool:
         return any(argv[: len(words)] == list(words) for argv in self.said)
 
@@ -107,7 +114,7 @@ class Box:
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     one = Box(tmp_path)
-    monkeypatch.setattr(servers, "ask", lambda path, command: f"Pid: {one.pid}\nStopping: 0\n")
+    monkeypatch.setattr(servers, "ask", lambda path, command: one.answer(command))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one.port = listener.getsockname()[1]
         yield one
@@ -116,7 +123,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
 def test_a_first_start(box: Box) -> None:
     box.new(certificate="key")
     box.program.unlink()
-    assert box.job() == {"installed": True, "how": "started"}
+    assert box.job() == {"installed": True, "how": "started", "silent": []}
     assert box.installed == ["haproxy"]
     assert box.did("systemctl", "disable", "--now", "haproxy.service")
     assert box.did("systemctl", "enable", "--quiet", UNIT, PORTS)
@@ -131,7 +138,7 @@ def test_a_change_is_a_reload_and_the_owners_own_haproxy_is_left_alone(box: Box)
     box.job()
     box.said.clear()
     box.new("newer")
-    assert box.job() == {"installed": False, "how": "reloaded"}
+    assert box.job() == {"installed": False, "how": "reloaded", "silent": []}
     assert box.did("systemctl", "reload", UNIT) and not box.did("systemctl", "disable")
     assert box.config.startswith("newer")
 
@@ -185,6 +192,24 @@ def test_other_ports_take_a_stop_and_are_put_back_where_they_fail(box: Box) -> N
     with pytest.raises(Fault, match="put back"):
         box.job()
     assert (box.units / PORTS).read_text() == "other" and box.active
+
+
+def test_agents_that_do_not_answer_are_named_once_all_were_asked(box: Box) -> None:
+    def agents() -> dict[str, str]:
+        asked = box.now > 1
+        return {
+            "spark-a": "* L7OK" if not asked else "L7OK",
+            "spark-b": "INI" if not asked else "L4TOUT",
+            "spark-c": "L4CON",
+            "spark-d": "L7RSP",
+        }
+
+    box.agents = agents
+    box.new()
+    assert box.job()["silent"] == ["spark-b", "spark-c"]
+    box.agents = lambda: {"spark-a": "INI"}
+    box.new()
+    assert box.job()["silent"] == [] and box.now < 60, "bounded"
 
 
 def test_a_certificate_that_is_no_longer_wanted_goes(box: Box) -> None:
