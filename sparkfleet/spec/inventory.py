@@ -69,8 +69,9 @@ class ServiceSpec(Model):
     agent_bind: str = Field(
         default="", description="Address that the agent answers gateways at; empty: bind."
     )
+    # Twelve thousand tokens at 40 a second; a boot takes longer than that.
     drain_timeout: float = Field(
-        default=60.0, ge=0, description="Seconds to wait for running requests before a stop."
+        default=300.0, ge=0, description="Seconds to wait for running requests before a stop."
     )
     drain_then: Literal["wait", "proceed", "abort"] = Field(
         default="proceed", description="What then: wait on, proceed to the stop, abort the switch."
