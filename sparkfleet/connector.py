@@ -23,11 +23,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import gevent
+from gevent.lock import RLock
 from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import NoValidConnectionsError
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 from pyinfra.connectors.ssh import SSHConnector
+
+from sparkfleet.conversation import Conversation, ConversationLost
 
 logger = logging.getLogger("pyinfra")
 
@@ -130,6 +133,10 @@ class SparkConnector(SSHConnector):
         sparks = [("@spark/spark-9de0.local", {"preset": "shared"})]
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connecting = RLock()
+
     @staticmethod
     def make_names_data(name: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
         """One host under its bare name, so that `--limit` and every table show just that."""
@@ -178,12 +185,9 @@ class SparkConnector(SSHConnector):
         """
         if self.unreachable or self.client is None:
             return Result(None, b"", b"", self.unreachable or "not connected")
-        password = self.state.config.SUDO_PASSWORD if sudo else None
         if sudo:
-            sentinel = secrets.token_hex(8)
-            command = sudo_command(command, with_password=bool(password), sentinel=sentinel)
-            if password:
-                stdin = f"{password}\n{sentinel}\n".encode() + stdin
+            command, before = self._as_root(command)
+            stdin = before + stdin
         try:
             with gevent.Timeout(timeout):
                 return self._exchange(command, stdin, begun)
@@ -191,6 +195,29 @@ class SparkConnector(SSHConnector):
             return Result(None, b"", b"", f"no answer within {timeout:.0f} s")
         except (SSHException, OSError, EOFError) as error:
             return Result(None, b"", b"", f"the SSH connection was lost ({error or 'closed'})")
+
+    def converse(self, command: str) -> Conversation:
+        """Begin a command that is talked with line by line, as root.
+
+        Raises ConversationLost where it could not be begun.
+        """
+        command, before = self._as_root(command)
+        try:
+            if self.client is None:
+                raise SSHException(self.unreachable or "not connected")
+            channel = self._session()
+            channel.exec_command(command)
+            channel.sendall(before)
+        except (SSHException, OSError, EOFError) as error:
+            raise ConversationLost(str(error) or "closed") from None
+        return Conversation(channel)
+
+    def _as_root(self, command: str) -> tuple[str, bytes]:
+        """The command under sudo, and what goes before its standard input."""
+        password = self.state.config.SUDO_PASSWORD
+        sentinel = secrets.token_hex(8)
+        command = sudo_command(command, with_password=bool(password), sentinel=sentinel)
+        return command, f"{password}\n{sentinel}\n".encode() if password else b""
 
     def _exchange(self, command: str, stdin: bytes, begun: Callable[[], object]) -> Result:
         channel = self._session()
@@ -211,12 +238,13 @@ class SparkConnector(SSHConnector):
 
     def _session(self) -> Channel:
         assert self.client is not None
-        transport = self.client.get_transport()
-        if transport is None or not transport.is_active():
-            self.connect()
-            if self.unreachable:
-                raise SSHException(self.unreachable)
+        with self._connecting:  # a step and the lease may both find that it was dropped
             transport = self.client.get_transport()
+            if transport is None or not transport.is_active():
+                self.connect()
+                if self.unreachable:
+                    raise SSHException(self.unreachable)
+                transport = self.client.get_transport()
         assert transport is not None
         return transport.open_session(timeout=CONNECT_TIMEOUT)
 

@@ -16,11 +16,13 @@ from sparkfleet.facts.survey import Unreachable
 from sparkfleet.keys import ApiKey, load_key
 from sparkfleet.locking import read_lock, write_lock
 from sparkfleet.once import Once
+from sparkfleet.operations.lease import Holder
 from sparkfleet.render import Answers
+from sparkfleet.runs import Run
 from sparkfleet.spec.catalog import Catalog, load_catalog
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.finding import Finding
-from sparkfleet.spec.gateway import GatewayPlan, GatewaySpec, plan_gateway
+from sparkfleet.spec.gateway import STATE_ROOT, GatewayPlan, GatewaySpec, plan_gateway
 from sparkfleet.spec.inventory import HostSpec, parse_fleet
 from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.options import Options
@@ -53,6 +55,8 @@ class Fleet:
     lock_path: Path
     lock: Lock
     plans: dict[str, HostPlan]
+    run: Run
+    """This run among others: who holds a host is told by it."""
     gateways: dict[str, GatewayPlan] = field(default_factory=dict)
     """The gateways that this run is for, by host; a host may be a Spark as well."""
     answers: Mapping[str, Answers] = field(default_factory=dict)
@@ -64,6 +68,8 @@ class Fleet:
     findings: list[Finding] = field(default_factory=list)
     wanted: dict[str, Wanted] = field(default_factory=dict)
     work: dict[str, HostWork] = field(default_factory=dict)
+    holders: dict[str, Holder] = field(default_factory=dict)
+    """By host: this run's lease, once it has one."""
     verdict: Verdict = field(default_factory=Verdict)
     once: Once = field(default_factory=Once)
     options: Options = field(default_factory=Options)
@@ -87,6 +93,11 @@ class Fleet:
     def hosts(self) -> tuple[str, ...]:
         """Every host of the run: the Sparks in the order of the inventory, then the gateways."""
         return tuple({**self.plans, **self.gateways})
+
+    def root(self, host: str) -> str:
+        """Where ours is kept on a host."""
+        plan = self.plans.get(host)
+        return plan.root if plan else STATE_ROOT
 
     @property
     def nothing(self) -> bool:
@@ -140,15 +151,16 @@ def begin(
     lock = read_lock(lock_path)
     plans = _resolve(specs, catalog, lock)
     planned = plan_gateways(here, plans)
-    key = load_key(Path(os.environ.get(STATE_VARIABLE, PROJECT / ".sparkfleet")) / f"{name}.key")
+    state = Path(os.environ.get(STATE_VARIABLE, PROJECT / ".sparkfleet"))
     mine = {one: plans[one] for one in worked_on}
     _current = Fleet(
         {one: specs[one] for one in worked_on},
         catalog,
-        key,
+        load_key(state / f"{name}.key"),
         lock_path,
         lock,
         mine,
+        Run(state),
         planned,
         answers_of(mine, gateways),
     )

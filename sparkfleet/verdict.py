@@ -28,6 +28,8 @@ class Verdict:
     """By host and service: how long the change took."""
     changed: set[str] = field(default_factory=set)
     """Hosts on which something was changed."""
+    refused: str = ""
+    """Why nothing may be changed at all; empty while this run holds its hosts."""
     stopped: str = ""
     """Why no further batch is begun; empty while the roll goes on."""
 
@@ -36,5 +38,5 @@ class Verdict:
         self.failures.setdefault(host, []).append(failure)
 
     def good(self, host: str) -> bool:
-        """Whether nothing has failed on the host so far."""
-        return host not in self.failures
+        """Whether the host may be changed: nothing has failed on it so far."""
+        return host not in self.failures and not self.refused

@@ -11,6 +11,9 @@ from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 T = TypeVar("T")
 
+LEASE_SECONDS = 60.0
+"""Seconds without a sign of life after which a run holds a host no more (node/lease.py)."""
+
 
 class Known(BaseModel):
     """Base of every section: frozen; keys of a newer survey are ignored."""
@@ -247,13 +250,23 @@ class Unit(Known):
         return self.load not in ("", "not-found")
 
 
+class Runs(Known):
+    """What a release on the host runs; None where its manifest can't be read."""
+
+    recipe: str | None = None
+    image: str | None = None
+    """By digest."""
+    version: str | None = None
+
+
 class Service(Known):
     """One of our services on the host."""
 
     current: str | None = None
     previous: str | None = None
     trial: str | None = None
-    releases: tuple[str, ...] = ()
+    releases: dict[str, Runs] = Field(default_factory=dict)
+    """Every release that the host keeps, by its hash."""
     files: dict[str, str] = Field(default_factory=dict)
     """sha256 of each file of the current release, by name."""
     state: dict[str, Any] | None = None
@@ -304,6 +317,23 @@ class Job(Known):
     last: dict[str, Any] | None = None
 
 
+class Lease(Known):
+    """Which run holds the host, or held it last."""
+
+    grants: int = 0
+    """How many runs have held it so far."""
+    run: str = ""
+    """Empty where it was given back."""
+    who: str = ""
+    since: float = 0.0
+    """Seconds since 1970 by the host's clock, as `renewed`."""
+    renewed: float = 0.0
+
+    def is_live(self, now: float) -> bool:
+        """Whether a run holds the host at `now`, by the host's clock."""
+        return bool(self.run) and abs(now - self.renewed) < LEASE_SECONDS
+
+
 class HostFacts(Known):
     """Everything that one survey told of one host."""
 
@@ -344,6 +374,7 @@ class HostFacts(Known):
     weights: Read[tuple[Weights, ...]] = NOT_READ
     jobs: Read[dict[str, Job]] = NOT_READ
     gateway: Read[Gateway | None] = NOT_READ
+    lease: Read[Lease] = NOT_READ
 
     def job_running(self, name: str) -> bool:
         """Whether a job's transient unit is active."""

@@ -48,6 +48,7 @@ SECTIONS: dict[str, Callable[[Request], Any]] = {
     "weights": survey_fleet.weights,
     "jobs": survey_fleet.jobs,
     "gateway": survey_gateway.gateway,
+    "lease": survey_fleet.lease,
 }
 
 

@@ -126,7 +126,7 @@ def service(directory: Path, name: str) -> dict[str, Any]:
         "current": link(directory / "current"),
         "previous": link(directory / "previous"),
         "trial": trial and Path(trial).name,
-        "releases": [path.name for path in children(directory / "releases")],
+        "releases": {path.name: manifest(path) for path in children(directory / "releases")},
         "files": tree_digests((directory / "current").resolve()),
         "state": json.loads(state) if state else None,
         "figures": small_json(directory / "figures.json"),
@@ -135,6 +135,15 @@ def service(directory: Path, name: str) -> dict[str, Any]:
         "drain": drain and json.loads(drain),
         "switching": locked(f"/run/sparkfleet/{name}.lock"),
     }
+
+
+def manifest(directory: Path) -> dict[str, Any]:
+    """What a release runs, as far as it can be read."""
+    try:
+        whole = json.loads(text_or_none(directory / "release.json") or "")
+        return {key: whole.get(key) for key in ("recipe", "image", "version")}
+    except (ValueError, AttributeError):
+        return {}
 
 
 def link(path: Path) -> str | None:
@@ -233,6 +242,12 @@ def snapshots(directory: Path, repo: str) -> Iterator[dict[str, Any]]:
     for folder in children(directory / "snapshots"):
         files = {str(path.relative_to(folder)): path.stat().st_size for path in walk(folder)}
         yield {"dir": str(folder), "repo": repo, "commits": [folder.name], "files": files}
+
+
+def lease(request: dict[str, Any]) -> dict[str, Any]:
+    """Which run holds this host, or held it last; empty where none ever did."""
+    said = text_or_none(Path(request["root"], "lease.json"))
+    return dict(json.loads(said)) if said else {}
 
 
 def jobs(request: dict[str, Any]) -> dict[str, Any]:

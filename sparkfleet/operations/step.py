@@ -26,7 +26,8 @@ def step(verdict: Verdict, name: str, work: Work) -> None:
 
     def run(state: State, host: Host) -> bool:
         if not verdict.good(host.name):  # pyinfra calls it a success; nothing was done
-            host.log_styled("Left out: a step before it failed.", fg="yellow")
+            why = verdict.refused or "a step before it failed."
+            host.log_styled(f"Left out: {why}", fg="yellow")
             return True
         assert isinstance(host.connector, SparkConnector)
         failure = work(host.connector)

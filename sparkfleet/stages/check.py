@@ -17,6 +17,7 @@ from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import fail_in_pyinfra, stop, this_fleet
 from sparkfleet.stages.gateway import wanted_gateway
+from sparkfleet.stages.hold import refuse_held
 from sparkfleet.stages.introduce import introduce_newcomers
 from sparkfleet.stages.look import (
     failed_hosts,
@@ -45,6 +46,7 @@ def check() -> Fleet:
 def _check(fleet: Fleet) -> None:
     console = table_console(fleet)
     look(fleet)
+    refuse_held(fleet)
     failed = failed_hosts(fleet)
     passed = {name: plan for name, plan in fleet.plans.items() if name not in failed}
     try:

@@ -9,12 +9,14 @@ from sparkfleet.operations.step import at_the_end
 from sparkfleet.spec.plan import HostPlan, ServicePlan
 from sparkfleet.stages.begin import fail_in_pyinfra
 from sparkfleet.stages.gateway import gateway_lines, gateway_state
+from sparkfleet.stages.hold import let_go
 from sparkfleet.stages.look import table_console
 
 
 def report(fleet: Fleet) -> None:
     """Print the report after the last step of the last host; failures make the exit code 1."""
     if not fleet.nothing:
+        let_go(fleet)  # first: pyinfra runs nothing more on the hosts that the report calls failed
         at_the_end(name="Report", work=lambda: fleet.once.do("report", lambda: report_now(fleet)))
 
 
@@ -40,8 +42,8 @@ def report_now(fleet: Fleet) -> None:
     )
     for note in notes:
         console.print(f"Note: {note}", highlight=False, soft_wrap=True)
-    if fleet.verdict.stopped:
-        console.print(fleet.verdict.stopped, style="bold red", highlight=False, soft_wrap=True)
+    for sentence in filter(None, (fleet.verdict.refused, fleet.verdict.stopped)):
+        console.print(sentence, style="bold red", highlight=False, soft_wrap=True)
     if not fleet.verdict.changed and not failures:
         console.print("nothing changed", highlight=False)
     fail_in_pyinfra(*fleet.verdict.failures)

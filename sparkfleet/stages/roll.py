@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ from sparkfleet.facts.host import HostFacts
 from sparkfleet.fleet import Fleet
 from sparkfleet.operations.jobs import Outcome, run_job
 from sparkfleet.operations.step import say, step
+from sparkfleet.runs import whoami
 from sparkfleet.stages.begin import this_host
 from sparkfleet.stages.stage import failure_of
 from sparkfleet.verdict import Failure
@@ -77,11 +76,6 @@ def switch(fleet: Fleet, work: HostWork) -> Any:
         return None
 
     return run
-
-
-def whoami() -> str:
-    """Who runs this, for the history on the node: user and machine."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def switch_request(fleet: Fleet, host: str, one: Switch) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sparkfleet.operations.step import at_the_end, say, step
 from sparkfleet.programs import node_programs
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.stages.begin import this_host
+from sparkfleet.stages.hold import hold
 from sparkfleet.verdict import Failure
 from sparkfleet.work import Fetch, HostWork
 
@@ -31,11 +32,12 @@ PULL_TIMEOUT, FETCH_TIMEOUT, TOOLKIT_TIMEOUT = 6 * HOUR, 24 * HOUR, HOUR
 def stage(fleet: Fleet) -> None:
     """Bring to the host whatever the new release needs, while the old one goes on serving."""
     work = fleet.work.get(this_host().name, HostWork(this_host().name))
+    hold(fleet)
     if work.nothing:
         return
     at_the_end(
         name="Keep the pins and the key of this run",
-        work=lambda: fleet.once.do("save", fleet.save),
+        work=lambda: fleet.once.do("save", lambda: save(fleet)),
     )
     if work.programs:
         step(fleet.verdict, "Install the node programs", install_programs(work))
@@ -45,6 +47,12 @@ def stage(fleet: Fleet) -> None:
         step(fleet.verdict, "Pull the engine image", pull(fleet, work))
     if work.fetches:
         step(fleet.verdict, "Fetch the models", fetch(fleet, work))
+
+
+def save(fleet: Fleet) -> None:
+    """Write what this run made on the controller, unless it may change nothing."""
+    if not fleet.verdict.refused:
+        fleet.save()
 
 
 def install_programs(work: HostWork) -> Any:
