@@ -76,6 +76,22 @@ class Listed:
     labels: dict[str, str]
     ports: tuple[tuple[str, int], ...]
     """Published (address, port) pairs."""
+    image_id: str = ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One row of the image list."""
+
+    id: str
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    """repository@sha256:…"""
+    size: int
+
+    def names(self) -> set[str]:
+        """Its digests without their repositories."""
+        return {digest.rpartition("@")[2] for digest in self.digests}
 
 
 class DockerApi(Protocol):
@@ -97,6 +113,13 @@ class DockerApi(Protocol):
 
     def remove(self, container: str) -> None:
         """Remove it, running or not; its absence is as good."""
+
+    def images(self) -> list[Image]:
+        """All images that carry a tag or a digest."""
+
+    def remove_image(self, name: str) -> None:
+        """Remove this name of an image, and the image with its last one; refused while a container
+        was made of it. Its absence is as good."""
 
 
 def epoch(stamp: str) -> float:
@@ -181,6 +204,20 @@ class Docker:
         path = f"/containers/{quote(container, safe='')}?force=1"
         self._ask("DELETE", path, seconds=60, missing=True)
 
+    def images(self) -> list[Image]:
+        return [
+            Image(
+                id=str(row.get("Id", "")),
+                tags=_without_none(row.get("RepoTags")),
+                digests=_without_none(row.get("RepoDigests")),
+                size=int(row.get("Size") or 0),
+            )
+            for row in self._ask("GET", "/images/json") or []
+        ]
+
+    def remove_image(self, name: str) -> None:
+        self._ask("DELETE", f"/images/{quote(name, safe='/:@')}", seconds=120, missing=True)
+
     @contextmanager
     def _exchange(self, method: str, path: str, seconds: float) -> Iterator[HTTPResponse]:
         try:
@@ -230,4 +267,10 @@ def _listed(row: dict[str, Any]) -> Listed:
             for port in row.get("Ports") or []
             if port.get("PublicPort")
         ),
+        image_id=str(row.get("ImageID", "")),
     )
+
+
+def _without_none(names: list[str] | None) -> tuple[str, ...]:
+    """What Docker lists; older ones write `<none>` for what an image has not."""
+    return tuple(name for name in names or () if "<none>" not in name)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -65,6 +65,15 @@ class Engine:
             while True:
                 try:
                     data = response.read1(65536)
+                except HTTPException:
+                    raise Fault(
+                        "Docker ended in the middle of the pull.",
+                        where=self._path,
+                        why="Its answer broke off: it was stopped, restarted, or died.",
+                        next="Look at `systemctl status docker` on the host, then run the same "
+                        "command again: layers that are complete are not fetched again.",
+                        code="docker-down",
+                    ) from None
                 except TimeoutError:
                     raise Fault(
                         f"Docker has said nothing of the pull for {silence / 60:.0f} minutes.",
@@ -88,11 +97,11 @@ class Engine:
         try:
             connection.request(method, route, headers=headers or {})
             return connection.getresponse()
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise Fault(
                 "Docker does not answer.",
                 where=self._path,
-                why=f"{error.strerror or error}.",
+                why=f"{getattr(error, 'strerror', None) or error}.",
                 next="Look at `systemctl status docker` on the host.",
                 code="docker-down",
             ) from None
@@ -124,9 +133,11 @@ class Pull:
 
     def run(self) -> dict[str, Any]:
         """Have the image, under a tag. Raises Fault."""
+        came = False
         if self.digest and (image := self._inspect(self.reference)):
             self.events.phase("pull", f"{self.reference} is here already.")
         else:
+            came = True
             self.events.phase("pull", f"Pulling {self.reference}.")
             self._stream()
             image = self._inspect(self.reference)
@@ -138,7 +149,7 @@ class Pull:
                 next="Run the same command again; if it stays so, remove the image and try anew.",
                 code="digest-absent",
             )
-        self._keep(image, digest)
+        self._keep(image, digest, came=came)
         return {
             "digest": digest,
             "reference": f"{self.repository}@{digest}",
@@ -183,9 +194,13 @@ class Pull:
             if name == self.repository or self.repository.endswith(f"/{name}"):
                 yield digest
 
-    def _keep(self, image: dict[str, Any], digest: str) -> None:
-        tag = f"sparkfleet-{digest.rpartition(':')[2][:12]}"
-        if f"{self.repository}:{tag}" in (image.get("RepoTags") or []):
+    def _keep(self, image: dict[str, Any], digest: str, *, came: bool) -> None:
+        """Tag the image: one that we pulled may be cleared away with its releases (prune.py); one
+        that was here already is the owner's, and stays."""
+        short = digest.rpartition(":")[2][:12]
+        tag = f"sparkfleet-{short}" if came else f"sparkfleet-found-{short}"
+        known = {f"{self.repository}:sparkfleet-{kind}{short}" for kind in ("", "found-")}
+        if known & set(image.get("RepoTags") or []):
             return
         query = urlencode({"repo": self.repository, "tag": tag})
         source = quote(f"{self.repository}@{digest}", safe="/:@")

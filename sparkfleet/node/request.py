@@ -22,6 +22,10 @@ class Request:
     """Seconds to wait for running requests before the engine is stopped."""
     drain_then: Then = "proceed"
     """What then: `wait` on, `proceed` to the stop, `abort` the switch."""
+    soak: float = 0.0
+    """Seconds in which the new release, serving already, must not falter."""
+    keep: int = 3
+    """Releases to keep, those that could run again by themselves among them."""
     restart: bool = False
     """Start it again though it runs and is proven: its files were changed under it."""
     who: str = ""
@@ -41,6 +45,8 @@ class Request:
                 gpu_check=bool(raw.get("gpu_check", True)),
                 drain_timeout=float(raw.get("drain_timeout", 60.0)),
                 drain_then=_then(raw.get("drain_then", "proceed")),
+                soak=float(raw.get("soak", 0.0)),
+                keep=int(raw.get("keep", 3)),
                 restart=bool(raw.get("restart", False)),
                 who=str(raw.get("who", "")),
                 adopt=dict(raw.get("adopt") or {}),

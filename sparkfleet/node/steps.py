@@ -90,6 +90,16 @@ class Steps:
         container = self.container()
         return bool(container and container.running and container.release == release.hash)
 
+    def running(self) -> dict[str, str | None] | None:
+        """The release whose container runs, with its image and version; None where none does."""
+        container = self.container()
+        if container is None or not container.running:
+            return None
+        release = self._release_running(container)
+        version = release.version if release else None
+        image = release.image if release else container.image
+        return {"release": container.release, "image": image, "version": version}
+
     def is_proven(self) -> bool:
         """Whether the container that runs is the one that the state says was proven."""
         container = self.container()
@@ -186,9 +196,11 @@ class Steps:
         seen = watch.container
         self.save("booting", release=release.hash, container=seen.id, started=seen.started)
 
-    def prove(self, release: Release) -> None:
-        """Raises Failed with the check that failed."""
-        self.save("proving")
+    def prove(self, release: Release, *, quietly: bool = False) -> None:
+        """Raises Failed with the check that failed. `quietly`: it is proven and serves, and goes on
+        doing so while it is asked again."""
+        if not quietly:
+            self.save("proving")
         with self.timed("prove", "proving that it answers"):
             try:
                 result = self._means.probe(release, self._means.docker, self._checked)
@@ -196,11 +208,11 @@ class Steps:
                 raise failed("prove", error) from None
         container = self.container()
         if container is None or not container.running or not self.state.is_of(container.run):
-            raise Failed("prove", "The engine died while it was asked.", self._log_tail(release))
+            raise Failed("prove", "The engine died while it was asked.", self.log_tail(release))
         if not result["ok"]:
             self.save("failed", proof=result)
             detail, next_step = failed_proof(result["checks"][-1])
-            raise Failed("prove", detail, self._log_tail(release), next_step)
+            raise Failed("prove", detail, self.log_tail(release), next_step)
         self.save("proven", proof=result, reason="")
 
     def promote(self, release: Release, old: Path | None = None) -> None:
@@ -244,7 +256,8 @@ class Steps:
     def _checked(self, check: Check) -> None:
         self._events.phase("prove", f"{check.name}: {check.detail}")
 
-    def _log_tail(self, release: Release) -> tuple[str, ...]:
+    def log_tail(self, release: Release) -> tuple[str, ...]:
+        """The telling lines of the engine's log, its key left out."""
         try:
             container = self.container()
             found = self._means.docker.logs(container.id) if container else iter(())

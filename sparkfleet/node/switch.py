@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from sparkfleet.node.faults import BUSY, FAILED, OK, Fault
 from sparkfleet.node.layout import Release, Service, load_release
 from sparkfleet.node.pending import Pending
 from sparkfleet.node.preflight import preflight
+from sparkfleet.node.prune import prune, told
 from sparkfleet.node.request import Request
+from sparkfleet.node.soak import soak
 from sparkfleet.node.state import record
 from sparkfleet.node.steps import Means, Steps
 
@@ -55,6 +58,8 @@ class Switch:
         self._pending = Pending(self._service)
         self._old = self._service.linked(self._service.current)
         self._began = means.clock()
+        self._admitted = False
+        """Whether the release under trial has been given requests."""
 
     def run(self) -> dict[str, Any]:
         """The outcome: result, from, to, seconds, and failure where there is one."""
@@ -78,7 +83,7 @@ class Switch:
                 self._adopt("park")
                 self._replace(new)
             self._steps.watch(new)
-            self._steps.prove(new)
+            self._prove(new)
         except Failed as failure:
             if failure.phase == "drain":  # nothing was stopped
                 self._adopt("put_back")
@@ -144,7 +149,7 @@ class Switch:
             self._note()
             self._replace(release)
             self._steps.watch(release)
-            self._steps.prove(release)
+            self._prove(release)
         except Failed as failure:
             if failure.phase == "drain":
                 return self._end("refused", failure)
@@ -156,6 +161,13 @@ class Switch:
     def _replace(self, release: Release) -> None:
         request = self._request
         self._steps.replace(release, drain_timeout=request.drain_timeout, then=request.drain_then)
+
+    def _prove(self, release: Release) -> None:
+        """Raises Failed unless it answers, takes requests, and goes on for as long as was asked."""
+        self._steps.prove(release)
+        self._steps.readmit()
+        self._admitted = True
+        soak(self._steps, self._means, release, self._request.soak)
 
     def _serves(self, release: Release) -> bool:
         """Whether what runs can be proven as it is; else a start is worth a try."""
@@ -181,8 +193,11 @@ class Switch:
                 return self._end("failed", failure)
             old = load_release(self._old)
             if not self._steps.runs(old):
-                self._steps.stop(old)
-                self._steps.start(old)
+                if self._admitted:  # it may be answering somebody
+                    self._steps.replace(old, drain_timeout=self._request.drain_timeout)
+                else:
+                    self._steps.stop(old)
+                    self._steps.start(old)
             self._steps.watch(old)
             self._steps.prove(old)
             self._steps.promote(old)
@@ -224,10 +239,19 @@ class Switch:
         if failure is not None:
             outcome["failure"] = failure.as_dict()
         if result not in ("unchanged", "refused"):
-            stamp = {"t": round(self._means.clock(), 3), "who": self._request.who}
-            record(self._service, stamp | outcome)
+            when = datetime.fromtimestamp(self._began, UTC).isoformat(timespec="seconds")
+            record(self._service, {"who": self._request.who, "when": when} | outcome)
         self._pending.clear()
-        return outcome
+        return outcome | self._after(result)
+
+    def _after(self, result: str) -> dict[str, Any]:
+        """What runs now, whatever was asked for; and what was cleared away."""
+        after: dict[str, Any] = {"runs": self._steps.running()}
+        if result in ("switched", "started"):
+            after["pruned"] = prune(self._service, self._means.docker, self._request.keep)
+            if any(after["pruned"].values()):
+                self._events.log(told(after["pruned"]))
+        return after
 
 
 def perform(

@@ -169,7 +169,9 @@ def test_service(tmp_path: Path) -> None:
     (release.parent.parent / "secrets" / "engine.yaml").write_text("api-key: geheim")
     found = survey_fleet.services({"root": str(root), "services": ["other"]})
     assert found["llm"]["current"] == "abc123" and found["llm"]["previous"] is None
-    assert found["llm"]["releases"] == ["abc123"] and found["llm"]["state"] == {"phase": "proven"}
+    assert found["llm"]["releases"] == {"abc123": {}} and found["llm"]["state"] == {
+        "phase": "proven"
+    }
     digest = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
     assert found["llm"]["files"] == {"compose.yaml": digest}
     assert len(found["llm"]["secret_sha256_prefix"]) == 12

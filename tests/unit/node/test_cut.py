@@ -26,17 +26,17 @@ def prepared(worlds: Callable[[], World], new: Engine, *, first: bool) -> World:
 
 
 def killed_everywhere(
-    worlds: Callable[[], World], new: Engine, *, first: bool
+    worlds: Callable[[], World], new: Engine, *, first: bool, soak: float = 0
 ) -> Iterator[tuple[int, World]]:
     """The same switch, killed at its first, second, ... and last act or look."""
     whole = prepared(worlds, new, first=first)
-    whole.switch(NEW)
+    whole.switch(NEW, soak=soak)
     assert whole.points > 40
     for point in range(1, whole.points + 1):
         world = prepared(worlds, new, first=first)
         world.kill_at = point
         with pytest.raises(Killed):
-            world.switch(NEW)
+            world.switch(NEW, soak=soak)
         world.kill_at = 0
         yield point, world
 

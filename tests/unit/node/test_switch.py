@@ -8,7 +8,7 @@ from sparkfleet.node.commands import Outcome
 from sparkfleet.node.disk import hold_lock
 from sparkfleet.node.docker import Container, Listed
 
-from .world import Engine, World
+from .world import IMAGE, Engine, World
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
@@ -31,12 +31,9 @@ def test_upgrade_keeps_what_ran_as_previous(world: World) -> None:
     world.release(NEW)
     world.serving(OLD)
     done = world.switch(NEW)
-    assert done["result"] | {"seconds": 0} == {
-        "result": "switched",
-        "from": OLD,
-        "to": NEW,
-        "seconds": 0,
-    }
+    outcome = {key: done["result"][key] for key in ("result", "from", "to", "runs")}
+    runs = {"release": NEW, "image": IMAGE, "version": "0.23.0"}
+    assert outcome == {"result": "switched", "from": OLD, "to": NEW, "runs": runs}
     assert (world.current, world.previous, world.serves) == (NEW, OLD, NEW)
 
 
