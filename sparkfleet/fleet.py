@@ -18,6 +18,7 @@ from sparkfleet.locking import read_lock, write_lock
 from sparkfleet.once import Once
 from sparkfleet.operations.lease import Holder
 from sparkfleet.render import Answers
+from sparkfleet.rolling import Policy
 from sparkfleet.runs import Run
 from sparkfleet.spec.catalog import Catalog, load_catalog
 from sparkfleet.spec.errors import SpecError
@@ -85,11 +86,6 @@ class Fleet:
         return all(spec.partial for spec in self.specs.values())
 
     @property
-    def batch(self) -> int:
-        """How many hosts are switched at once."""
-        return min((spec.batch for spec in self.specs.values()), default=1)
-
-    @property
     def hosts(self) -> tuple[str, ...]:
         """Every host of the run: the Sparks in the order of the inventory, then the gateways."""
         return tuple({**self.plans, **self.gateways})
@@ -104,6 +100,18 @@ class Fleet:
         """Whether every host is as it should be."""
         works: list[HostWork | GatewayWork] = [*self.work.values(), *self.gateway_work.values()]
         return all(work.nothing for work in works)
+
+    @property
+    def policy(self) -> Policy:
+        """How the fleet is rolled: where hosts say different things, the most careful of them."""
+        specs = self.specs.values()
+        bounds = [one.max_unavailable for one in specs if one.max_unavailable is not None]
+        canaries = [one.canary for one in specs if one.canary is not None]
+        return Policy(
+            batch=min((one.batch for one in specs), default=1),
+            max_unavailable=min(bounds, default=None),
+            canary=canaries[0] if canaries else None,
+        )
 
     def use_lock(self, lock: Lock) -> None:
         """Take a lock that was filled in this run: what it pins changes every plan."""
@@ -146,6 +154,12 @@ def begin(
         raise SpecError(
             f"The hosts name different lock files ({', '.join(sorted(locks))}). One run pins one "
             "fleet: set `lock` once, in group_data."
+        )
+    canaries = {spec.canary for spec in specs.values() if spec.canary}
+    if len(canaries) > 1:
+        raise SpecError(
+            f"The hosts name different canaries ({', '.join(sorted(canaries))}). One host goes "
+            "first: set `canary` once, in group_data."
         )
     lock_path = PROJECT / locks.pop()
     lock = read_lock(lock_path)

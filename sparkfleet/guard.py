@@ -35,6 +35,7 @@ from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.gateway import GatewaySpec, parse_gateway
 from sparkfleet.spec.inventory import GATEWAY, overlay
 from sparkfleet.spec.options import split_options
+from sparkfleet.spec.wording import near
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
@@ -108,6 +109,7 @@ def _guard(options: Mapping[str, Any]) -> None:
     check_connections(inventory, [*sparks, *gateways], data)
     for host in sparks.keys() & gateways.keys():
         sparks[host].pop(GATEWAY, None)
+    check_canary({one: sparks[one].get("canary") for one in sparks if one in chosen}, sparks)
     fleet = begin(name, sparks, gateways, chosen=chosen)
     fleet.options = own
     # Noted here: the click context is not to be had in the greenlets that run the deploy file.
@@ -218,6 +220,17 @@ def choose_hosts(
     if not chosen:
         raise Refusal("No host is left: --exclude takes away all that --limit allows.")
     return tuple(chosen)
+
+
+def check_canary(canaries: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a canary that is none of the fleet's hosts: it would never go first."""
+    names = list(names)
+    for host, canary in canaries.items():
+        if isinstance(canary, str) and canary not in names:
+            raise Refusal(
+                f"Host {host}: canary is {canary}, which is no host of the group `{GROUP}`; it has "
+                f"{', '.join(names)}.{near(canary, names)}"
+            )
 
 
 def _matching(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Verdict:
     """By host."""
     states: dict[tuple[str, str], str] = field(default_factory=dict)
     """By host and service: the word that the report shows."""
+    runs: dict[tuple[str, str], Mapping[str, Any] | None] = field(default_factory=dict)
+    """By host and service: release, image and version of what runs since its switch."""
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     """By host and service: how long the change took."""
     changed: set[str] = field(default_factory=set)

@@ -48,6 +48,11 @@ class Switch:
     first: bool = False
     """Nothing of this service serves on the host yet."""
 
+    @property
+    def disturbs(self) -> bool:
+        """Whether what serves is stopped for it."""
+        return self.kind != "prove" and not self.first
+
 
 @dataclass(frozen=True, slots=True)
 class HostWork:

@@ -154,7 +154,18 @@ class HostSpec(Model):
     )
     lock: Text = Field(default="recipes.lock", description="Lock file, relative to the project.")
     batch: int = Field(default=1, ge=1, description="Hosts that are switched at once.")
-    soak: float = Field(default=0, ge=0, description="Seconds to watch a batch before the next.")
+    max_unavailable: int | None = Field(
+        default=None,
+        ge=1,
+        description="Hosts of a service out of service at once, those that are so anyway included.",
+    )
+    canary: Text | None = Field(default=None, description="The host that is switched first, alone.")
+    soak: float = Field(
+        default=0, ge=0, le=86400, description="Seconds that a new release is watched, serving."
+    )
+    keep: int = Field(
+        default=3, ge=2, description="Releases kept on a host, current and previous among them."
+    )
     services: dict[Name, ServiceSpec] = Field(min_length=1, description="By name.")
     partial: bool = Field(default=False, description="Go on with the hosts that passed the checks.")
     restart_docker: bool = Field(default=False, description="Docker may be restarted under others.")
@@ -173,6 +184,16 @@ class HostSpec(Model):
                         *("services", name, key),
                     )
                 held[port] = name
+        return self
+
+    @model_validator(mode="after")
+    def _batch_fits(self) -> Self:
+        if self.max_unavailable is not None and self.batch > self.max_unavailable:
+            raise Misfit(
+                f"is {self.batch}, and max_unavailable {self.max_unavailable}: no batch could ever "
+                "be begun; make it no larger than that",
+                "batch",
+            )
         return self
 
     @model_validator(mode="after")

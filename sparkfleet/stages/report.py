@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkfleet.console.progress import duration
 from sparkfleet.console.tables import ReportRow, print_failures, report_table
+from sparkfleet.facts.host import HostFacts, Runs, Service, Unknown
 from sparkfleet.fleet import Fleet
 from sparkfleet.operations.step import at_the_end
 from sparkfleet.spec.plan import HostPlan, ServicePlan
@@ -64,17 +65,46 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
             state = "not begun"
         else:
             state, untouched = "proven", True
-    image = service.image
     return ReportRow(
         host=plan.name,
         service=service.name,
         recipe=service.recipe.name,
-        image=image.version or image.tag or (image.digest or "")[7:19],
+        image=_image(fleet, service, state),
         utilization=f"{service.utilization:.2f}",
         state=state,
         endpoint=f"{_address(plan, service)}:{service.port}",
         time=duration(seconds) if seconds is not None else "same" if untouched else "-",
     )
+
+
+def _image(fleet: Fleet, service: ServicePlan, state: str) -> str:
+    """Version (or tag, or digest) of the image that runs, whatever was asked for; `-` for none."""
+    key = (service.host, service.name)
+    if state == "proven" and key not in fleet.verdict.runs:
+        image = service.image
+        return image.version or image.tag or (image.digest or "")[7:19]
+    if key in fleet.verdict.runs:
+        runs = fleet.verdict.runs[key]
+        return shown(runs.get("image"), runs.get("version")) if runs else "-"
+    facts = fleet.facts.get(service.host)
+    return found_image(facts, service.name) if isinstance(facts, HostFacts) else "?"
+
+
+def found_image(facts: HostFacts, service: str) -> str:
+    """The same, of what ran when the host was looked at."""
+    if isinstance(facts.containers, Unknown) or isinstance(facts.services, Unknown):
+        return "?"
+    for container in facts.containers:
+        if container.service == service and container.running:
+            known = (facts.services.get(service) or Service()).releases
+            runs = known.get(container.labels.get("sparkfleet.release", "")) or Runs()
+            return shown(runs.image or container.image, runs.version)
+    return "-"
+
+
+def shown(image: str | None, version: str | None) -> str:
+    """An image for a narrow column."""
+    return version or str(image or "?").rpartition(":")[2][:12]
 
 
 def _address(plan: HostPlan, service: ServicePlan) -> str:

@@ -14,8 +14,7 @@ from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.inventory import parse_fleet
 from sparkfleet.spec.lock import Lock, LockedFile, LockedImage, LockedModel, LockedRecipe
 from sparkfleet.spec.resolve import resolve
-from sparkfleet.stages.roll import batches
-from sparkfleet.work import HostWork, Switch, Wanted, decide
+from sparkfleet.work import Wanted, decide
 
 KEY = b'api-key: "k"\n'
 CONTAINER = "c" * 64
@@ -178,32 +177,6 @@ def test_what_could_not_be_read_counts_as_not_done(wanted: Wanted) -> None:
 def test_the_toolkit_is_installed_where_the_check_says_so(wanted: Wanted) -> None:
     mend = Finding("mend", "a", "toolkit", "It is missing.")
     assert decide(wanted, bare(**settled(wanted)), [mend]).toolkit
-
-
-def work_of(host: str, *kinds: str, first: bool = False) -> HostWork:
-    switches = tuple(Switch("llm", "f" * 12, kind, "why", first) for kind in kinds)  # type: ignore[arg-type]
-    return HostWork(host, switches=switches)
-
-
-def test_serving_hosts_are_switched_in_inventory_order_batch_by_batch() -> None:
-    work = [work_of(name, "release") for name in ("c", "a", "b")]
-    assert batches(work, 1) == [["c"], ["a"], ["b"]]
-    assert batches(work, 2) == [["c", "a"], ["b"]]
-
-
-def test_hosts_with_nothing_to_do_are_in_no_batch() -> None:
-    assert batches([work_of("a"), work_of("b", "start")], 1) == [["b"]]
-    assert batches([work_of("a")], 1) == []
-
-
-def test_a_first_deploy_tries_one_host_and_then_all_others_together() -> None:
-    work = [work_of(name, "release", first=True) for name in ("a", "b", "c")]
-    assert batches(work, 1) == [["a"], ["b", "c"]]
-
-
-def test_a_new_host_joins_after_those_that_serve() -> None:
-    work = [work_of("new", "release", first=True), work_of("old", "release")]
-    assert batches(work, 1) == [["old"], ["new"]]
 
 
 def test_a_release_is_named_in_what_would_happen(wanted: Wanted) -> None:
