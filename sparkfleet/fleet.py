@@ -113,6 +113,11 @@ class Fleet:
             canary=canaries[0] if canaries else None,
         )
 
+    def remark(self, sentence: str) -> None:
+        """Have the report end with this sentence, once."""
+        if sentence not in self.verdict.remarks:
+            self.verdict.remarks.append(sentence)
+
     def use_lock(self, lock: Lock) -> None:
         """Take a lock that was filled in this run: what it pins changes every plan."""
         if lock is not self.lock:

@@ -41,6 +41,10 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it; pyinfra's own handler says 0."""
 
 
+FOR_ONE_HOST = ("drain.py", "readmit.py")
+"""Plays that take one host, named by --limit."""
+
+
 class Refusal(SpecError):
     """A command line that can't do what it asks for; a sentence."""
 
@@ -98,6 +102,7 @@ def _guard(options: Mapping[str, Any]) -> None:
     if not deploys:  # `exec`, `fact` and single operations are pyinfra's own business
         return
     check_options(options)
+    check_one_host(deploys, chosen, options.get("limit") or ())
     check_groups(inventory, str(options["inventory"]))
     check_connectors([*_group(inventory, GROUP), *_group(inventory, GATEWAYS)])
     own, data = split_options(str(deploys[0]), data)
@@ -220,6 +225,18 @@ def choose_hosts(
     if not chosen:
         raise Refusal("No host is left: --exclude takes away all that --limit allows.")
     return tuple(chosen)
+
+
+def check_one_host(deploys: Iterable[Any], chosen: tuple[str, ...], limit: Iterable[str]) -> None:
+    """Refuse to take a whole fleet out of service because nobody said which host."""
+    for play in deploys:
+        if Path(str(play)).name in FOR_ONE_HOST and (not tuple(limit) or len(chosen) != 1):
+            raise Refusal(
+                f"{play} is for one host, and this would be {len(chosen)}: "
+                f"{', '.join(chosen)}. Say which: --limit {chosen[0]}."
+                if len(chosen) > 1
+                else f"{play} is for one host that is named: --limit {chosen[0]}."
+            )
 
 
 def check_canary(canaries: Mapping[str, Any], names: Iterable[str]) -> None:

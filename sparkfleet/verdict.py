@@ -27,13 +27,15 @@ class Verdict:
     states: dict[tuple[str, str], str] = field(default_factory=dict)
     """By host and service: the word that the report shows."""
     runs: dict[tuple[str, str], Mapping[str, Any] | None] = field(default_factory=dict)
-    """By host and service: release, image and version of what runs since its switch."""
+    """By host and service: what runs since its switch (see node/steps.py); None: nothing."""
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     """By host and service: how long the change took."""
     changed: set[str] = field(default_factory=set)
     """Hosts on which something was changed."""
     refused: str = ""
     """Why nothing may be changed at all; empty while this run holds its hosts."""
+    remarks: list[str] = field(default_factory=list)
+    """Sentences that the report ends with."""
     stopped: str = ""
     """Why no further batch is begun; empty while the roll goes on."""
 

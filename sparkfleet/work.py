@@ -75,6 +75,8 @@ class HostWork:
     keys: tuple[str, ...] = ()
     """Services whose key file is missing or holds another key."""
     switches: tuple[Switch, ...] = ()
+    verbs: tuple[str, ...] = ()
+    """What a play beside the deploy does here, a sentence each."""
 
     @property
     def nothing(self) -> bool:
@@ -107,6 +109,7 @@ class HostWork:
         if self.agent:
             steps.append("Install and start the agent.")
         steps += [switch.why for switch in self.switches]
+        steps += self.verbs
         return steps
 
 
@@ -161,8 +164,8 @@ def decide(wanted: Wanted, facts: HostFacts, findings: list[Finding]) -> HostWor
             switches.append(switch)
     return HostWork(
         plan.name,
-        programs=installed_programs(facts) != dict(wanted.programs),
-        agent=not _agent_stands(units, wanted.agent_unit),
+        programs=lacks_programs(wanted, facts),
+        agent=lacks_agent(wanted, facts),
         toolkit=any(row.level == "mend" and row.check == "toolkit" for row in findings),
         pulls=tuple(pulls),
         fetches=tuple(_once(fetches)),
@@ -171,6 +174,16 @@ def decide(wanted: Wanted, facts: HostFacts, findings: list[Finding]) -> HostWor
         keys=tuple(keys),
         switches=tuple(switches),
     )
+
+
+def lacks_programs(wanted: Wanted, facts: HostFacts) -> bool:
+    """Whether the node programs differ from ours."""
+    return installed_programs(facts) != dict(wanted.programs)
+
+
+def lacks_agent(wanted: Wanted, facts: HostFacts) -> bool:
+    """Whether the agent's unit is missing, differs or does not run."""
+    return not _agent_stands(_known(facts.units, {}), wanted.agent_unit)
 
 
 def _switch(

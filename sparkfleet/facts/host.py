@@ -257,6 +257,13 @@ class Runs(Known):
     image: str | None = None
     """By digest."""
     version: str | None = None
+    utilization: float | None = None
+    """Fraction of the memory."""
+
+    @property
+    def label(self) -> str:
+        """The image for a narrow column: its version, else the digest's first digits."""
+        return self.version or str(self.image or "?").rpartition(":")[2][:12]
 
 
 class Service(Known):

@@ -47,6 +47,9 @@ class Release:
     """Lowest versions of what the image holds: vllm, flashinfer, cuda."""
     probe: dict[str, Any] = field(default_factory=dict)
     """proof.json, whole."""
+    recipe: str | None = None
+    utilization: float | None = None
+    """Fraction of the memory; as the recipe's name, for the report only."""
 
     @property
     def figures(self) -> Path:
@@ -94,6 +97,8 @@ def load_release(directory: Path) -> Release:
             models={role: Path(m["dir"]) for role, m in (manifest.get("models") or {}).items()},
             floors={name: str(one) for name, one in (manifest.get("floors") or {}).items()},
             probe=probe,
+            recipe=manifest.get("recipe"),
+            utilization=manifest.get("utilization"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(

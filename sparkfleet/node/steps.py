@@ -90,15 +90,19 @@ class Steps:
         container = self.container()
         return bool(container and container.running and container.release == release.hash)
 
-    def running(self) -> dict[str, str | None] | None:
-        """The release whose container runs, with its image and version; None where none does."""
+    def running(self) -> dict[str, Any] | None:
+        """What the container that runs was started from, for the report; None where none runs."""
         container = self.container()
         if container is None or not container.running:
             return None
         release = self._release_running(container)
-        version = release.version if release else None
-        image = release.image if release else container.image
-        return {"release": container.release, "image": image, "version": version}
+        known = {
+            "recipe": release and release.recipe,
+            "image": release.image if release else container.image,
+            "version": release and release.version,
+            "utilization": release and release.utilization,
+        }
+        return {"release": container.release, **known}
 
     def is_proven(self) -> bool:
         """Whether the container that runs is the one that the state says was proven."""

@@ -36,6 +36,9 @@ PROPERTIES = {
     "MainPID": "pid",
 }
 
+#: What is read of every release's manifest.
+MANIFEST = ("recipe", "image", "version", "utilization")
+
 STAMP = ".sparkfleet-stamp.json"
 
 #: Of a model's config.json (of its text part, where it has several).
@@ -141,7 +144,7 @@ def manifest(directory: Path) -> dict[str, Any]:
     """What a release runs, as far as it can be read."""
     try:
         whole = json.loads(text_or_none(directory / "release.json") or "")
-        return {key: whole.get(key) for key in ("recipe", "image", "version")}
+        return {key: whole.get(key) for key in MANIFEST}
     except (ValueError, AttributeError):
         return {}
 

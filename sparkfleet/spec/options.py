@@ -29,7 +29,13 @@ class LockOptions(Options):
         return self
 
 
-OF_PLAYS: dict[str, type[Options]] = {"lock.py": LockOptions}
+class DrainOptions(Options):
+    """plays/drain.py."""
+
+    reason: str = Field(default="", description="Why the host is taken out; the status shows it.")
+
+
+OF_PLAYS: dict[str, type[Options]] = {"drain.py": DrainOptions, "lock.py": LockOptions}
 """File name of a play → the options it takes."""
 
 

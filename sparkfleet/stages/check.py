@@ -60,7 +60,7 @@ def _check(fleet: Fleet) -> None:
         show_findings(console, fleet)
         stop(f"{error}\nNothing was changed.")
     show_findings(console, fleet)
-    _stop_or_leave_out(fleet, failed)
+    stop_or_leave_out(fleet, failed)
     for name, plan in fleet.plans.items():
         facts = fleet.facts[name]
         if name not in failed and isinstance(facts, HostFacts):
@@ -73,7 +73,7 @@ def _check(fleet: Fleet) -> None:
             fleet.gateway_work[name] = replace(
                 work, programs=work.programs and name not in fleet.work
             )
-    _show_work(console, fleet)
+    show_work(console, fleet)
     if fleet.nothing:
         if not fleet.dry:  # the hosts are as they should be; pins that were missing are not
             fleet.save()
@@ -82,7 +82,8 @@ def _check(fleet: Fleet) -> None:
             sys.exit(1 if fleet.verdict.failures else 0)
 
 
-def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
+def stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
+    """End the run for the hosts that failed, or leave them out where the owner said `partial`."""
     if not failed:
         return
     names = ", ".join(name for name in fleet.hosts if name in failed)
@@ -103,25 +104,32 @@ def _stop_or_leave_out(fleet: Fleet, failed: set[str]) -> None:
 
 
 def _decide(fleet: Fleet, plan: HostPlan, facts: HostFacts) -> HostWork:
-    key = fleet.key
     findings = [finding for finding in fleet.findings if finding.host == plan.name]
-    wanted = Wanted(
+    fleet.wanted[plan.name] = wanted = wanted_of(fleet, plan)
+    return decide(wanted, facts, findings)
+
+
+def wanted_of(fleet: Fleet, plan: HostPlan, *, releases: bool = True) -> Wanted:
+    """What the controller holds ready for a host; without `releases`, only what is the same for
+    all of them. Raises SpecError where something is not pinned."""
+    key = fleet.key
+    services = plan.services if releases else ()
+    return Wanted(
         plan=plan,
-        releases={one.name: build_release(one, key_id=key.id) for one in plan.services},
+        releases={one.name: build_release(one, key_id=key.id) for one in services},
         models={
             (service.name, role): model
-            for service in plan.services
+            for service in services
             for role, model in fleet.lock.recipes[service.lock_key].models.items()
         },
         programs=program_digests(),
         agent_unit=agent_unit(plan.root, fleet.answers.get(plan.name)),
-        key_file={one.name: key.engine_file for one in plan.services if one.auth == "key"},
+        key_file={one.name: key.engine_file for one in services if one.auth == "key"},
     )
-    fleet.wanted[plan.name] = wanted
-    return decide(wanted, facts, findings)
 
 
-def _show_work(console: Console, fleet: Fleet) -> None:
+def show_work(console: Console, fleet: Fleet) -> None:
+    """What would happen, a line a step."""
     steps = [(name, work.sentences()) for name, work in fleet.work.items()]
     steps += [(name, work.sentences()) for name, work in fleet.gateway_work.items()]
     for name, sentences in steps:

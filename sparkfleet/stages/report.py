@@ -29,6 +29,8 @@ def report_now(fleet: Fleet) -> None:
     ]
     console.print(report_table(rows))
     for name, plan in fleet.gateways.items():
+        if name not in fleet.gateway_work and name not in fleet.verdict.failures:
+            continue  # a play that leaves gateways alone
         for line in gateway_lines(plan, gateway_state(fleet, name)):
             console.print(line, highlight=False, soft_wrap=True)
     failures = [
@@ -45,6 +47,8 @@ def report_now(fleet: Fleet) -> None:
         console.print(f"Note: {note}", highlight=False, soft_wrap=True)
     for sentence in filter(None, (fleet.verdict.refused, fleet.verdict.stopped)):
         console.print(sentence, style="bold red", highlight=False, soft_wrap=True)
+    for remark in fleet.verdict.remarks:
+        console.print(remark, highlight=False, soft_wrap=True)
     if not fleet.verdict.changed and not failures:
         console.print("nothing changed", highlight=False)
     fail_in_pyinfra(*fleet.verdict.failures)
@@ -65,46 +69,46 @@ def _row(fleet: Fleet, plan: HostPlan, service: ServicePlan) -> ReportRow:
             state = "not begun"
         else:
             state, untouched = "proven", True
+    runs = what_runs(fleet, service, state)
     return ReportRow(
         host=plan.name,
         service=service.name,
-        recipe=service.recipe.name,
-        image=_image(fleet, service, state),
-        utilization=f"{service.utilization:.2f}",
+        recipe=(runs.recipe or "?") if runs else "-",
+        image=runs.label if runs else "-",
+        utilization=f"{runs.utilization:.2f}" if runs and runs.utilization else "-",
         state=state,
         endpoint=f"{_address(plan, service)}:{service.port}",
         time=duration(seconds) if seconds is not None else "same" if untouched else "-",
     )
 
 
-def _image(fleet: Fleet, service: ServicePlan, state: str) -> str:
-    """Version (or tag, or digest) of the image that runs, whatever was asked for; `-` for none."""
+def what_runs(fleet: Fleet, service: ServicePlan, state: str) -> Runs | None:
+    """What really runs, whatever was asked for; None where nothing does."""
     key = (service.host, service.name)
-    if state == "proven" and key not in fleet.verdict.runs:
-        image = service.image
-        return image.version or image.tag or (image.digest or "")[7:19]
     if key in fleet.verdict.runs:
-        runs = fleet.verdict.runs[key]
-        return shown(runs.get("image"), runs.get("version")) if runs else "-"
+        told = fleet.verdict.runs[key]
+        return Runs.model_validate(told) if told else None
+    if state == "proven":
+        image = service.image
+        version = image.version or image.tag
+        name = service.recipe.name
+        return Runs(
+            recipe=name, image=image.digest, version=version, utilization=service.utilization
+        )
     facts = fleet.facts.get(service.host)
-    return found_image(facts, service.name) if isinstance(facts, HostFacts) else "?"
+    return found_running(facts, service.name) if isinstance(facts, HostFacts) else Runs()
 
 
-def found_image(facts: HostFacts, service: str) -> str:
+def found_running(facts: HostFacts, service: str) -> Runs | None:
     """The same, of what ran when the host was looked at."""
     if isinstance(facts.containers, Unknown) or isinstance(facts.services, Unknown):
-        return "?"
+        return Runs()
     for container in facts.containers:
         if container.service == service and container.running:
             known = (facts.services.get(service) or Service()).releases
-            runs = known.get(container.labels.get("sparkfleet.release", "")) or Runs()
-            return shown(runs.image or container.image, runs.version)
-    return "-"
-
-
-def shown(image: str | None, version: str | None) -> str:
-    """An image for a narrow column."""
-    return version or str(image or "?").rpartition(":")[2][:12]
+            release = container.labels.get("sparkfleet.release", "")
+            return known.get(release) or Runs(image=container.image)
+    return None
 
 
 def _address(plan: HostPlan, service: ServicePlan) -> str:

@@ -39,6 +39,12 @@ def stage(fleet: Fleet) -> None:
         name="Keep the pins and the key of this run",
         work=lambda: fleet.once.do("save", lambda: save(fleet)),
     )
+    bring(fleet)
+
+
+def bring(fleet: Fleet) -> None:
+    """Programs, toolkit, images and models, as far as the host lacks them."""
+    work = fleet.work.get(this_host().name, HostWork(this_host().name))
     if work.programs:
         step(fleet.verdict, "Install the node programs", install_programs(work))
     if work.toolkit:

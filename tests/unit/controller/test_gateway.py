@@ -247,7 +247,7 @@ def test_a_gateway_leads_to_every_spark_whatever_the_run_is_limited_to(
     assert one.answers["spark-b"].gateways == 2, "both will ask"
 
     only = begin("test", sparks, doors, chosen=["door"])
-    assert only.hosts == ("door",) and only.batch == 1 and only.nothing
+    assert only.hosts == ("door",) and only.policy.batch == 1 and only.nothing
 
     without = begin("test", sparks, doors, chosen=["spark-a"])
     assert without.hosts == ("spark-a",) and without.answers

@@ -33,7 +33,8 @@ def test_upgrade_keeps_what_ran_as_previous(world: World) -> None:
     done = world.switch(NEW)
     outcome = {key: done["result"][key] for key in ("result", "from", "to", "runs")}
     runs = {"release": NEW, "image": IMAGE, "version": "0.23.0"}
-    assert outcome == {"result": "switched", "from": OLD, "to": NEW, "runs": runs}
+    assert outcome["runs"].items() >= runs.items()
+    assert outcome | {"runs": 0} == {"result": "switched", "from": OLD, "to": NEW, "runs": 0}
     assert (world.current, world.previous, world.serves) == (NEW, OLD, NEW)
 
 
