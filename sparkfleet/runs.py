@@ -39,10 +39,12 @@ class Run:
         self._lock = os.open(self._path(self.id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def end(self) -> None:
-        """Leave nothing behind."""
+    def end(self, *, told: bool = True) -> None:
+        """Leave nothing behind; or, where not every host was `told`, what shows the next run of
+        this controller that this one is over."""
         if self._lock is not None:
-            self._path(self.id).unlink(missing_ok=True)
+            if told:
+                self._path(self.id).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 

@@ -71,11 +71,13 @@ class Holder:
             self._keeper = gevent.spawn(self._keep)
         return answer
 
-    def give_back(self) -> None:
-        """End it. A host that can't be told finds out by the silence."""
+    def give_back(self) -> bool:
+        """End it; whether the host was told. One that can't be finds out by the silence."""
         self._over.set()
-        if self._keeper is not None:
-            self._keeper.join(ANSWER_SECONDS)
+        if self._keeper is None:
+            return True
+        self._keeper.join(3 * ANSWER_SECONDS)
+        return bool(self._keeper.value)
 
     def _ask(self) -> Answer:
         self._talk = self._connector.converse(COMMAND)
@@ -87,7 +89,7 @@ class Holder:
             self._talk.close()
         return answer
 
-    def _keep(self) -> None:
+    def _keep(self) -> bool:
         while not self._over.wait(RENEW_SECONDS):
             try:
                 assert self._talk is not None
@@ -100,16 +102,22 @@ class Holder:
                     continue
             if answer.word not in ("renewed", "granted"):
                 self._lost(answer)
-                return
-        self._release()
+                return True
+        return self._release()
 
-    def _release(self) -> None:
-        try:
-            assert self._talk is not None
-            self._talk.ask(b"release", ANSWER_SECONDS)
-            self._talk.close()
-        except ConversationLost:
-            return
+    def _release(self) -> bool:
+        """Tell the host that the run is over, by a new connection where the old one broke."""
+        for begun in (True, False):
+            try:
+                if not begun and self._ask().word != "granted":
+                    return True
+                assert self._talk is not None
+                self._talk.ask(b"release", ANSWER_SECONDS)
+                self._talk.close()
+            except ConversationLost:
+                continue
+            return True
+        return False
 
 
 def _read(line: bytes) -> Answer:

@@ -96,8 +96,9 @@ def take(fleet: Fleet) -> None:
 
 def give_back(fleet: Fleet) -> None:
     """All leases of this run; hosts that another run has are left to it."""
-    gevent.joinall([gevent.spawn(one.give_back) for one in fleet.holders.values()])
-    fleet.run.end()
+    jobs = [gevent.spawn(one.give_back) for one in fleet.holders.values()]
+    gevent.joinall(jobs)
+    fleet.run.end(told=all(job.value for job in jobs))
 
 
 def refusal(host: str, answer: Answer) -> Failure:
