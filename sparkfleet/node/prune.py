@@ -88,7 +88,8 @@ def told(gone: dict[str, int]) -> str:
 
 
 def _releases(service: Service) -> list[tuple[str, float]]:
-    return [(path.name, path.stat().st_mtime) for path in service.releases.iterdir()]
+    # Not the time of modification: a release is unpacked with the same one whenever it comes.
+    return [(path.name, path.stat().st_ctime) for path in service.releases.iterdir()]
 
 
 def _needed(service: Service) -> set[str]:
