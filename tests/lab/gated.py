@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.lab.conftest import Fleet, Run
@@ -50,8 +51,15 @@ class Gated:
 
     def deploy(self, *words: str, **changes: Any) -> Run:
         self.common = {**self.common, **changes}
+        return self.fleet.run(self.inventory(), *words)
+
+    def play(self, name: str, *words: str) -> Run:
+        """Another play than the deploy, of the same inventory."""
+        return self.fleet.run(self.inventory(), *words, play=f"plays/{name}.py")
+
+    def inventory(self) -> Path:
         hosts: dict[str, dict[str, Any]] = {name: {} for name in self.sparks}
-        return self.fleet.deploy(hosts, *words, gateway=self.gateway, **self.common)
+        return self.fleet.write(hosts, self.gateway, **self.common)
 
     def load(self, model: str = "lab-standin", tokens: int = 60) -> Load:
         return Load(self.address, PORT, model, key_of(self.fleet.dir), tokens)

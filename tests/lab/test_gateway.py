@@ -83,6 +83,55 @@ def test_a_roll_under_load_loses_no_request(
     assert {json.loads(one)["version"] for one in versions} == {"2.0.0"}
 
 
+@pytest.mark.parametrize("fault", ["crash", "wrong-answer", "still-counters"])
+def test_a_bad_canary_under_load_is_put_back_and_the_rest_not_touched(
+    gated: Gated, fault: str, capsys: Any
+) -> None:
+    eventually(gated.all_up, 15, "every node in the gateway")
+    canary, *others = gated.sparks[1], gated.sparks[0], gated.sparks[2]
+    before = {name: state(gated.fleet.lab, name)["container"] for name in others}
+    load = gated.load()
+    good = dict(gated.common)
+    with load.running(clients=10) as count:
+        eventually(lambda: count.ok >= 10, 60, "a load that runs")
+        faulty = {**STANDIN["env"], "SPARKFLEET_STANDIN_FAULT": fault}
+        rolled = gated.deploy(env=faulty, canary=canary)
+        gated.common = good
+        eventually(gated.all_up, 30, "every node in the gateway again")
+    with capsys.disabled():
+        print(f"\n  {fault} on the canary: {count}")
+    assert rolled.code == 1 and f"Stopped after {canary}" in rolled.said, rolled.said
+    assert "FAILED, previous release proven" in rolled.out and "not begun" in rolled.out
+    assert count.clean, (count, count.failed[:5], count.cut[:5])
+    assert {name: state(gated.fleet.lab, name)["container"] for name in others} == before
+    assert state(gated.fleet.lab, canary)["phase"] == "proven"
+
+
+def test_a_host_taken_out_by_hand_stays_out_through_a_reboot_and_a_deploy(gated: Gated) -> None:
+    eventually(gated.all_up, 15, "every node in the gateway")
+    out = gated.sparks[2]
+    run = gated.play("drain", "--limit", out, "--data", "reason=a new fan")
+    assert run.code == 0 and f"{out}, llm: out of the gateway" in run.out, run.said
+    assert gated.status(out).startswith("DRAIN")
+
+    gated.fleet.lab.power_cycle(out)
+    eventually(lambda: state(gated.fleet.lab, out)["phase"] == "proven", 90, "proven after the cut")
+    deployed = gated.deploy(env={**STANDIN["env"], "OUT": "1"})
+    assert deployed.code == 0, deployed.said
+    # HAProxy calls it down while it has not heard `up` since the cut; either way it gets nothing.
+    total = gated.stat()[out]["stot"]
+    load = gated.load(tokens=5)
+    for _ in range(9):
+        load.ask(stream=True)
+    assert load.count.clean and gated.stat()[out]["stot"] == total
+
+    run = gated.play("readmit", "--limit", out)
+    assert run.code == 0 and f"{out}, llm: in the gateway again" in run.out, run.said
+    eventually(gated.all_up, 15, "every node in the gateway again")
+    run = gated.play("readmit", "--limit", out)
+    assert run.code == 0 and "nobody held it out" in run.out, run.said
+
+
 @pytest.mark.parametrize("act", ["reload", "restart", "kill"])
 def test_a_gateway_that_starts_anew_in_a_drain_forgets_and_loses_nothing(
     gated: Gated, act: str, capsys: Any
