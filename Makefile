@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB := $(BIN)/python -m lab
 
-.PHONY: golden help demo test test-full unit lint lab-up lab-down lab-install venv lock clean bench-check
+.PHONY: golden help demo test test-full unit lint lab-up lab-down lab-install venv lock clean bench-check bench-roll
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,6 +31,10 @@ lint: venv ## style and types
 bench-check: venv lab-install ## the check of three hosts beside another tool's, with the floor
 	$(LAB) up
 	$(BIN)/python -m bench.check
+
+bench-roll: venv lab-install ## what a roll costs a host beside the engine's own stop and boot
+	$(LAB) up
+	$(BIN)/python -m bench.roll
 
 lab-install: venv
 	$(LAB) install

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import sparkrun
+from bench import roll, sparkrun
 from bench.check import FLOOR, OURS, THEIRS, judge_ours, report
 from bench.clock import Contestant, Took, alternate
 from bench.errors import BenchError
@@ -77,3 +77,16 @@ def test_the_ratio_is_that_of_the_medians() -> None:
     assert "0.40 of the medians" in text and "CPU 0.50" in text
     assert "round by round 0.04 to 3.10" in text
     assert "ours 0.90 s, sparkrun's 2.70 s" in text
+
+
+def test_a_hosts_time_runs_from_its_switch_to_the_next_step() -> None:
+    said = [
+        (1.0, "--> Starting operation: Write the release "),
+        (2.0, "--> Starting operation: Switch batch 1 of 2, the canary: spark-2 "),
+        (3.0, "    [spark-2] booting, 1 min at most"),
+        (7.5, "--> Starting operation: Switch batch 2 of 2: spark-1 "),
+        (9.0, "--> Starting operation: Let go of the hosts "),
+    ]
+    assert roll.walls(said) == {"spark-2": 5.5, "spark-1": 1.5}
+    steps = {"drain": 1.0, "stop": 0.5, "boot": 2.0, "prove": 1.0, "total": 5.0}
+    assert roll.Cost(5.5, steps).machinery == 2.0
