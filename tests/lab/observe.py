@@ -11,12 +11,13 @@ from typing import Any
 
 from lab.api import Lab
 
-# Everything of ours that a run could touch: files with content and time, links, units, containers.
+# Everything of ours that a run could touch: files with content and time, links, units, containers;
+# but for the lease, by which a run that changes one host holds all of its hosts.
 SNAPSHOT = r"""
 set -eu
 cd /
 find opt/sparkfleet var/lib/sparkfleet etc/systemd/system etc/docker \
-  -not -path '*/jobs/*' -not -path '*/cache/*' \( -type f -o -type l \) \
+  -not -path '*/jobs/*' -not -path '*/cache/*' -not -name 'lease.json' \( -type f -o -type l \) \
   -printf '%p %y %m %u %s %T@ %l\n' | sort
 docker ps -a --no-trunc --format '{{.ID}} {{.Names}} {{.Status}}' | sed 's/ Up .*/ Up/'
 for unit in $(systemctl list-units --plain --no-legend 'sparkfleet-*' | cut -d' ' -f1); do
