@@ -28,12 +28,13 @@ def test_another_engine_under_load(
     assert first.code == 0, first.said
     eventually(gated.all_up, 15, "every node in the gateway")
     assert versions(gated) == {"0.31.0"}
-    load = gated.load("tiny", tokens=16)
+    # Requests of many seconds, however fast the machine: so that some run when a drain begins.
+    load = gated.load("tiny", tokens=100)
     seen: dict[str, int] = {}
     with load.running(clients=15) as count:
         eventually(lambda: count.ok >= 15, 120, "a load that runs")
         watch = gated.in_flight_at_drain(seen, 900)
-        spanning = [load.long_stream(tokens=120) for _ in sparks]
+        spanning = [load.long_stream(tokens=250) for _ in sparks]
         rolled = gated.deploy(image="0.32.0")
         assert rolled.code == 0, rolled.said
         watch.join(5)
