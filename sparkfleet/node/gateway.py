@@ -228,7 +228,7 @@ class Gateway:
         until = self._clock() + ASKED
         while True:
             rows = self._agents()
-            if all(rows.values()) or self._clock() >= until:
+            if (rows and all(rows.values())) or self._clock() >= until:
                 return sorted(name for name, said in rows.items() if said.startswith("L4"))
             self._sleep(0.5)
 

@@ -20,6 +20,13 @@ from sparkfleet.node.disk import write_whole
 #: Seconds for the whole answer.
 PATIENCE = 5.0
 MAX_BYTES = 4 * 1024 * 1024
+#: Column of a state → what HAProxy writes there for a server that has none of its own.
+FORGOTTEN = {
+    "srv_check_port": "0",
+    "srv_check_addr": "-",
+    "srv_agent_addr": "-",
+    "srv_agent_port": "0",
+}
 
 
 def ask(path: Path, command: str) -> str:
@@ -43,8 +50,23 @@ def save(path: Path, file: Path) -> str:
         return f"HAProxy did not tell the state of its servers ({error}); {file} stays as it was."
     if not text.startswith("1\n"):
         return f"HAProxy tells the state of its servers in a form unknown here: {text[:80]!r}."
-    write_whole(file, text)
+    write_whole(file, without_addresses(text))
     return ""
+
+
+def without_addresses(text: str) -> str:
+    """The state without where checks and agents are asked: HAProxy would go on asking there after
+    the configuration says another place. Pure."""
+    lines = text.splitlines()
+    names = next((line.split()[1:] for line in lines if line.startswith("# ")), [])
+    places = {at: FORGOTTEN[name] for at, name in enumerate(names) if name in FORGOTTEN}
+    rows = []
+    for line in lines:
+        words = line.split(" ")
+        if len(words) == len(names) and not line.startswith("#"):
+            line = " ".join(places.get(at, word) for at, word in enumerate(words))
+        rows.append(line)
+    return "".join(f"{row}\n" for row in rows)
 
 
 def main(argv: list[str]) -> int:
