@@ -279,6 +279,9 @@ def test_a_drain_is_heard_by_every_gateway_and_one_that_is_gone_holds_up_nobody(
     for one in (gated.address, address):
         assert servers(fetch(one, STATS_PORT, "/;csv")[1])[out]["status"].startswith("DRAIN")
     gated.leave(out, "in")
+    # Else it would know of the drain, having heard nothing else since the last one.
+    rows = lambda: servers(fetch(address, STATS_PORT, "/;csv")[1])  # noqa: E731
+    eventually(lambda: rows()[out]["status"] == "UP", 15, "the second gateway sends requests again")
     gated.sh("systemctl stop sparkfleet-gateway.socket sparkfleet-gateway", second)
     began = time.monotonic()
     assert not gated.leave(out, "out")["heard"], "one of two can't have heard"
