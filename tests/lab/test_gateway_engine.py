@@ -31,8 +31,8 @@ def test_another_engine_under_load(
     # Requests of many seconds, however fast the machine: so that some run when a drain begins.
     load = gated.load("tiny", tokens=100)
     seen: dict[str, int] = {}
-    with load.running(clients=15) as count:
-        eventually(lambda: count.ok >= 15, 120, "a load that runs")
+    with load.running(clients=18) as count:
+        eventually(lambda: count.ok >= 18, 120, "a load that runs")
         watch = gated.in_flight_at_drain(seen, 900)
         spanning = [load.long_stream(tokens=250) for _ in sparks]
         rolled = gated.deploy(image="0.32.0")
