@@ -29,7 +29,7 @@ from sparkfleet.spec.lock import Lock
 from sparkfleet.spec.options import Options
 from sparkfleet.spec.plan import HostPlan
 from sparkfleet.spec.resolve import resolve
-from sparkfleet.verdict import Verdict
+from sparkfleet.verdict import Failure, Verdict
 from sparkfleet.work import HostWork, Wanted
 from sparkfleet.work_gateway import GatewayWork
 
@@ -112,6 +112,12 @@ class Fleet:
             max_unavailable=min(bounds, default=None),
             canary=canaries[0] if canaries else None,
         )
+
+    @property
+    def failures(self) -> list[tuple[str, Failure]]:
+        """What failed, with its host, in the order of the hosts."""
+        found = self.verdict.failures
+        return [(host, failure) for host in self.hosts for failure in found.get(host, [])]
 
     def remark(self, sentence: str) -> None:
         """Have the report end with this sentence, once."""

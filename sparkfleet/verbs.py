@@ -6,10 +6,10 @@ way. Where there is nothing to do, a sentence says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkfleet.facts.host import HostFacts, Runs, Service, Unknown
+from sparkfleet.facts.host import HostFacts, Runs, Service, known
 from sparkfleet.work import HostWork, Switch, Wanted, lacks_agent, lacks_programs
 
 
@@ -57,12 +57,12 @@ def again(wanted: Wanted, name: str, found: Service) -> Switch | Nothing:
 
 def work_of(wanted: Wanted, facts: HostFacts, find: Find) -> tuple[HostWork, list[Nothing]]:
     """What `find` gives for every service of a host, with what those steps need on it."""
-    images = {} if isinstance(facts.images, Unknown) else facts.images
+    images, services = known(facts.images, {}), known(facts.services, {})
     switches: list[Switch] = []
     nothing: list[Nothing] = []
     pulls: dict[str, None] = {}
     for service in wanted.plan.services:
-        there = services_of(facts).get(service.name) or Service()
+        there = services.get(service.name) or Service()
         found = find(wanted, service.name, there)
         if isinstance(found, Nothing):
             nothing.append(found)
@@ -87,8 +87,3 @@ def tools(wanted: Wanted, facts: HostFacts, *verbs: str) -> HostWork:
         agent=lacks_agent(wanted, facts),
         verbs=verbs,
     )
-
-
-def services_of(facts: HostFacts) -> Mapping[str, Service]:
-    """The services of a host; none where they could not be read."""
-    return {} if isinstance(facts.services, Unknown) else facts.services

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, TypeVar
 
-from sparkfleet.facts.host import HostFacts, Service, Unit, Unknown
+from sparkfleet.facts.host import HostFacts, Service, Unit, known
 from sparkfleet.facts.survey import AGENT_UNIT
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.lock import LockedModel, is_staged
@@ -133,10 +133,10 @@ class Wanted:
 def decide(wanted: Wanted, facts: HostFacts, findings: list[Finding]) -> HostWork:
     """Compare. Whatever could not be read counts as not done: doing it again is harmless."""
     plan = wanted.plan
-    services = _known(facts.services, {})
-    units = _known(facts.units, {})
-    images = _known(facts.images, {})
-    models = _known(facts.models, {})
+    services = known(facts.services, {})
+    units = known(facts.units, {})
+    images = known(facts.images, {})
+    models = known(facts.models, {})
     fetches, releases, restored, keys, switches = [], [], [], [], []
     pulls: dict[str, None] = {}
     for service in plan.services:
@@ -183,7 +183,7 @@ def lacks_programs(wanted: Wanted, facts: HostFacts) -> bool:
 
 def lacks_agent(wanted: Wanted, facts: HostFacts) -> bool:
     """Whether the agent's unit is missing, differs or does not run."""
-    return not _agent_stands(_known(facts.units, {}), wanted.agent_unit)
+    return not _agent_stands(known(facts.units, {}), wanted.agent_unit)
 
 
 def _switch(
@@ -222,7 +222,7 @@ def _begins(whole: str, prefix: str | None) -> bool:
 
 def _running(service: ServicePlan, facts: HostFacts) -> str | None:
     """The id of the service's running container."""
-    for container in _known(facts.containers, ()):
+    for container in known(facts.containers, ()):
         if container.service == service.name and container.state == "running":
             return container.id
     return None
@@ -230,7 +230,7 @@ def _running(service: ServicePlan, facts: HostFacts) -> str | None:
 
 def installed_programs(facts: HostFacts) -> dict[str, str]:
     """File name → sha256 of the node programs that a host has."""
-    files = _known(facts.node_files, {})
+    files = known(facts.node_files, {})
     return {name: sha for name, sha in files.items() if ADDED_BY_PYTHON not in name}
 
 
@@ -251,7 +251,3 @@ def _agent_stands(units: Mapping[str, Unit], text: str) -> bool:
 def _once(fetches: list[Fetch]) -> list[Fetch]:
     """Two services that share a model share its files: one fetch a directory."""
     return list({fetch.dir: fetch for fetch in fetches}.values())
-
-
-def _known(value: T | Unknown, instead: T) -> T:
-    return instead if isinstance(value, Unknown) else value

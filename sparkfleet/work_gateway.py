@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from sparkfleet.facts.host import Gateway, HostFacts, Unit, Unknown
+from sparkfleet.facts.host import Gateway, HostFacts, Unit, known
 from sparkfleet.render_gateway import GatewayFiles
 from sparkfleet.spec.gateway import CERTIFICATE, GATEWAY_SOCKET, GATEWAY_UNIT
 from sparkfleet.work import installed_programs
@@ -67,7 +67,7 @@ class WantedGateway:
 def decide_gateway(host: str, wanted: WantedGateway, facts: HostFacts) -> GatewayWork:
     """Compare. Whatever could not be read counts as not done: doing it again is harmless."""
     there = facts.gateway if isinstance(facts.gateway, Gateway) else Gateway()
-    units = {} if isinstance(facts.units, Unknown) else facts.units
+    units = known(facts.units, {})
     service, sockets = (units.get(name) or Unit() for name in (GATEWAY_UNIT, GATEWAY_SOCKET))
     return GatewayWork(
         host,

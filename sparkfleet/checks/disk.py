@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparkfleet.checks.case import Case, gib
-from sparkfleet.facts.host import Filesystem, HostFacts, Unknown
+from sparkfleet.facts.host import Filesystem, HostFacts, Unknown, known
 from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.lock import LockedModel, bytes_to_come
 from sparkfleet.spec.plan import ModelPlan, ServicePlan
@@ -118,7 +118,7 @@ def to_come(facts: HostFacts, models_dir: str, model: ModelPlan, pins: LockedMod
 def images(case: Case) -> Iterator[Growth]:
     """Images that are not in Docker's store yet; where that is not known, they count."""
     facts = case.facts
-    present = facts.images if not isinstance(facts.images, Unknown) else {}
+    present = known(facts.images, {})
     missing = {
         service.image.reference
         for service in case.plan.services

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sparkfleet.facts.host import Container, HostFacts, Listener, Unknown
+from sparkfleet.facts.host import Container, HostFacts, Listener, known
 from sparkfleet.spec.plan import ServicePlan
 
 ANY = ("0.0.0.0", "::", "*")
@@ -15,7 +15,7 @@ PROXY = "docker-proxy"
 
 def containers(facts: HostFacts) -> tuple[Container, ...]:
     """The containers as far as they are known."""
-    return () if isinstance(facts.containers, Unknown) else facts.containers
+    return known(facts.containers, ())
 
 
 def ours(facts: HostFacts, service: ServicePlan) -> Container | None:
@@ -82,8 +82,7 @@ class Holder:
 def holders(facts: HostFacts, service: ServicePlan) -> Iterator[Holder]:
     """Everyone who holds the service's port on an address that overlaps its own."""
     named: set[str] = set()
-    listeners = () if isinstance(facts.listeners, Unknown) else facts.listeners
-    for listener in listeners:
+    for listener in known(facts.listeners, ()):
         if listener.port == service.port and overlaps(listener.addr, service.bind):
             holder = of_listener(facts, listener)
             if holder.name not in named:

@@ -28,6 +28,11 @@ class Unknown(Known):
     unknown: str
 
 
+def known(value: T | Unknown, instead: T) -> T:
+    """A section as it was read, or `instead` of one that could not be."""
+    return instead if isinstance(value, Unknown) else value
+
+
 def _or_unknown(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """Keep what can't be understood as Unknown: one odd section must not cost the others."""
     if isinstance(value, dict) and set(value) == {"unknown"}:
@@ -223,6 +228,11 @@ class Container(Known):
     def service(self) -> str | None:
         """Our service that it belongs to, by its label."""
         return self.labels.get("sparkfleet.service")
+
+    @property
+    def release(self) -> str:
+        """Our release that it was started from, by its label; empty where it carries none."""
+        return self.labels.get("sparkfleet.release", "")
 
     @property
     def job(self) -> str | None:

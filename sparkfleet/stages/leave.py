@@ -119,8 +119,7 @@ def _plan(fleet: Fleet, action: Action) -> None:
 
 def _report(fleet: Fleet) -> None:
     console = table_console(fleet)
-    failures = [(host, one) for host, many in fleet.verdict.failures.items() for one in many]
-    print_failures(console, failures)
+    print_failures(console, fleet.failures)
     for remark in filter(None, (*fleet.verdict.remarks, fleet.verdict.refused)):
         console.print(remark, highlight=False, soft_wrap=True)
     fail_in_pyinfra(*fleet.verdict.failures)

@@ -33,10 +33,7 @@ def report_now(fleet: Fleet) -> None:
             continue  # a play that leaves gateways alone
         for line in gateway_lines(plan, gateway_state(fleet, name)):
             console.print(line, highlight=False, soft_wrap=True)
-    failures = [
-        (host, failure) for host in fleet.hosts for failure in fleet.verdict.failures.get(host, [])
-    ]
-    print_failures(console, failures)
+    print_failures(console, fleet.failures)
     notes = dict.fromkeys(
         f"{name}, {service.name}: {note}"
         for name, plan in fleet.plans.items()
@@ -49,7 +46,7 @@ def report_now(fleet: Fleet) -> None:
         console.print(sentence, style="bold red", highlight=False, soft_wrap=True)
     for remark in fleet.verdict.remarks:
         console.print(remark, highlight=False, soft_wrap=True)
-    if not fleet.verdict.changed and not failures:
+    if not fleet.verdict.changed and not fleet.failures:
         console.print("nothing changed", highlight=False)
     fail_in_pyinfra(*fleet.verdict.failures)
 
@@ -105,9 +102,8 @@ def found_running(facts: HostFacts, service: str) -> Runs | None:
         return Runs()
     for container in facts.containers:
         if container.service == service and container.running:
-            known = (facts.services.get(service) or Service()).releases
-            release = container.labels.get("sparkfleet.release", "")
-            return known.get(release) or Runs(image=container.image)
+            releases = (facts.services.get(service) or Service()).releases
+            return releases.get(container.release) or Runs(image=container.image)
     return None
 
 

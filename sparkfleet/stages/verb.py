@@ -10,7 +10,7 @@ import sys
 
 from pyinfra.context import ctx_state
 
-from sparkfleet.facts.host import HostFacts, Service
+from sparkfleet.facts.host import HostFacts, Service, known
 from sparkfleet.fleet import Fleet
 from sparkfleet.spec.errors import SpecError
 from sparkfleet.spec.plan import HostPlan
@@ -21,7 +21,7 @@ from sparkfleet.stages.hold import hold, refuse_held
 from sparkfleet.stages.look import failed_hosts, look, show_findings, table_console
 from sparkfleet.stages.report import found_running
 from sparkfleet.stages.stage import bring
-from sparkfleet.verbs import Find, services_of, work_of
+from sparkfleet.verbs import Find, work_of
 from sparkfleet.work import Wanted
 
 
@@ -87,16 +87,17 @@ def _find(fleet: Fleet, verb: Find, releases: bool) -> None:
             console.print(f"  {name}: {one.why}", highlight=False, soft_wrap=True)
         _note_what_stays(fleet, name, facts)
     show_work(console, fleet)
-    if all(work.nothing for work in fleet.work.values()):
+    if fleet.nothing:
         end_early(fleet, failed=amiss or bool(fleet.verdict.failures))
 
 
 def _note_what_stays(fleet: Fleet, name: str, facts: HostFacts) -> None:
     """What the report says of services that the verb leaves alone: as they were found."""
     switched = {one.service for one in fleet.work[name].switches}
+    found = known(facts.services, {})
     for service in fleet.plans[name].services:
         if service.name not in switched:
-            key, there = (name, service.name), services_of(facts).get(service.name) or Service()
+            key, state = (name, service.name), (found.get(service.name) or Service()).state or {}
             runs = found_running(facts, service.name)
-            fleet.verdict.states[key] = str((there.state or {}).get("phase", "absent"))
+            fleet.verdict.states[key] = str(state.get("phase", "absent"))
             fleet.verdict.runs[key] = runs.model_dump() if runs else None
