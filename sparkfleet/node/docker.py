@@ -21,6 +21,9 @@ from sparkfleet.node import wire
 SOCKET = "/var/run/docker.sock"
 _API = "/v1.44"
 _RELEASE, _CONFIG_FILES = "sparkfleet.release", "com.docker.compose.project.config_files"
+#: How the tag of an image that we pulled begins, and that of one that was here already; the digest
+#: follows, shortened.
+PULLED, FOUND = "sparkfleet-", "sparkfleet-found-"
 #: A log line longer than this is cut; the engine prints its arguments in one long line.
 _MAX_LINE = 64 * 1024
 
@@ -120,6 +123,11 @@ class DockerApi(Protocol):
     def remove_image(self, name: str) -> None:
         """Remove this name of an image, and the image with its last one; refused while a container
         was made of it. Its absence is as good."""
+
+
+def short(digest: str) -> str:
+    """The first hex digits of a digest, which stand for it in a tag or the name of a directory."""
+    return digest.rpartition(":")[2][:12]
 
 
 def epoch(stamp: str) -> float:

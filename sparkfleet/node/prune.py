@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkfleet.node.disk import read_json
-from sparkfleet.node.docker import DockerApi, DockerError, Image
+from sparkfleet.node.docker import PULLED, DockerApi, DockerError, Image, short
 from sparkfleet.node.layout import Service, services
-
-#: Tag of an image that we pulled: our word and the digest's first hex digits (see pull.py).
-OURS = "sparkfleet-"
-DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -47,11 +43,10 @@ def unused(images: Iterable[Image], needed: set[str]) -> list[Old]:
     for image in images:
         [tag, *others] = image.tags or ("",)
         name = tag.rpartition(":")[2]
-        if others or not name.startswith(OURS) or image.id in needed:
+        if others or not name.startswith(PULLED) or image.id in needed:
             continue
         for digest in image.digests:
-            short = digest.rpartition(":")[2][:DIGITS]
-            if name == f"{OURS}{short}" and not image.names() & needed:
+            if name == f"{PULLED}{short(digest)}" and not image.names() & needed:
                 found.append(Old(tag, digest, image.size))
     return found
 
@@ -111,4 +106,4 @@ def _wanted(service: Service, docker: DockerApi) -> set[str]:
 
 
 def _caches(root: Path, old: Old) -> Path:
-    return root / "cache" / old.digest.rpartition(":")[2][:DIGITS]
+    return root / "cache" / short(old.digest)

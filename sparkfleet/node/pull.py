@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
-from sparkfleet.node.docker import SOCKET
+from sparkfleet.node.docker import FOUND, PULLED, SOCKET, short
 from sparkfleet.node.events import Events
 from sparkfleet.node.faults import Fault
 from sparkfleet.node.layers import Layers
@@ -197,9 +197,8 @@ class Pull:
     def _keep(self, image: dict[str, Any], digest: str, *, came: bool) -> None:
         """Tag the image: one that we pulled may be cleared away with its releases (prune.py); one
         that was here already is the owner's, and stays."""
-        short = digest.rpartition(":")[2][:12]
-        tag = f"sparkfleet-{short}" if came else f"sparkfleet-found-{short}"
-        known = {f"{self.repository}:sparkfleet-{kind}{short}" for kind in ("", "found-")}
+        tag = f"{PULLED if came else FOUND}{short(digest)}"
+        known = {f"{self.repository}:{kind}{short(digest)}" for kind in (PULLED, FOUND)}
         if known & set(image.get("RepoTags") or []):
             return
         query = urlencode({"repo": self.repository, "tag": tag})

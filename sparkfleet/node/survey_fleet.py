@@ -142,11 +142,8 @@ def service(directory: Path, name: str) -> dict[str, Any]:
 
 def manifest(directory: Path) -> dict[str, Any]:
     """What a release runs, as far as it can be read."""
-    try:
-        whole = json.loads(text_or_none(directory / "release.json") or "")
-        return {key: whole.get(key) for key in MANIFEST}
-    except (ValueError, AttributeError):
-        return {}
+    whole = small_json(directory / "release.json")
+    return {key: whole.get(key) for key in MANIFEST} if whole is not None else {}
 
 
 def link(path: Path) -> str | None:
