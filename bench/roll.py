@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(lab: Lab, pyinfra: Path, place: Path, number: int) -> dict[str, Cost]:
     """One roll: each host's cost."""
-    walls = roll(pyinfra, place, number)
-    if set(walls) != set(lab.hosts):
-        raise BenchError(f"Only {', '.join(walls) or 'no host'} was switched.")
+    took = roll(pyinfra, place, number)
+    if set(took) != set(lab.hosts):
+        raise BenchError(f"Only {', '.join(took) or 'no host'} was switched.")
     found = {}
-    for host, wall in walls.items():
+    for host, wall in took.items():
         last = json.loads(lab.exec(host, f"tail -n1 {HISTORY}", check=True).stdout)
         found[host] = Cost(wall, last["seconds"])
     return found
@@ -101,7 +101,7 @@ def roll(pyinfra: Path, place: Path, number: int) -> dict[str, float]:
     lines = [(time.monotonic(), line) for line in process.stdout]
     if process.wait() != 0:
         raise BenchError("The deploy failed:\n" + "".join(line for _, line in lines[-40:]))
-    return walls([(at, line) for at, line in lines])
+    return walls(lines)
 
 
 def walls(lines: Sequence[tuple[float, str]]) -> dict[str, float]:

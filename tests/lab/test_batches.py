@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,12 +18,12 @@ COUNT = 5
 
 
 @pytest.fixture(scope="module")
-def five(lab: Lab) -> Iterator[Lab]:
+def five(lab: Lab) -> Lab:
     """The lab with as many hosts as this file wants."""
     if len(lab.hosts) < COUNT:
         up = [sys.executable, "-m", "lab", "up", "--hosts", str(COUNT)]
         subprocess.run(up, cwd=PROJECT, check=True, timeout=300)
-    yield Lab.load()
+    return Lab.load()
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_a_controller_killed_at_any_point_leaves_a_proven_node(watched: Box, poi
         run.says(POINTS[point], 60)
         run.process.kill()
         run.process.wait()
-    eventually(lambda: not watched.sh(f"ls {ROOT}/services/llm/switch.json || true"), 60, "ended")
+    switch_ended(watched)
     assert watched.well()
     watched.works(**CHANGE)
     watched.serves()
@@ -61,7 +61,7 @@ def test_a_power_cut_at_any_point_returns_to_a_proven_release(watched: Box, poin
         watched.recovers()
         end = run.end(120)
     assert "Traceback" not in end.said
-    eventually(lambda: not watched.sh(f"ls {ROOT}/services/llm/switch.json || true"), 60, "closed")
+    switch_ended(watched)
     assert watched.current() == watched.baseline[watched.host], "nothing moved before its proof"
     watched.works(**CHANGE)
     watched.serves()
@@ -171,6 +171,12 @@ def test_plays_for_one_host_want_it_named(box: Box) -> None:
         for name in ("drain", "readmit"):
             run = play(box, name)
             assert run.code == 1 and f"--limit {box.host}" in run.said, run.said
+
+
+def switch_ended(box: Box) -> None:
+    """Wait until the node has no switch under way."""
+    pending = f"ls {ROOT}/services/llm/switch.json || true"
+    eventually(lambda: not box.sh(pending), 60, "the switch has ended")
 
 
 def history(box: Box) -> list[dict[str, object]]:

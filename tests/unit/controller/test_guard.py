@@ -131,34 +131,22 @@ def test_a_fleet_that_is_none(hosts: tuple[Any, ...], said: str) -> None:
         fleet(*hosts)
 
 
-def test_a_host_that_stands_twice_ends_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(FLEET.format('"a", "a"'), "stands twice", id="a host twice"),
+        pytest.param('boxes = ["a"]\n', "no hosts in the group `sparks`", id="no such group"),
+        pytest.param("sparks = [\n", "cannot be read: SyntaxError", id="no Python"),
+        pytest.param("", "mine.py names no host", id="nothing"),
+        pytest.param(
+            'sparks = ["10.0.0.5"]\n', 'sparks = fleet("10.0.0.5", …)', id="a list that is no fleet"
+        ),
+    ],
+)
+def test_an_inventory_that_is_none_ends_the_command(tmp_path: Path, text: str, said: str) -> None:
     inventory = tmp_path / "mine.py"
-    inventory.write_text(FLEET.format('"a", "a"'))
-    assert "stands twice" in refused("-y", str(inventory), "deploy.py")
-
-
-def test_missing_group(tmp_path: Path) -> None:
-    inventory = tmp_path / "mine.py"
-    inventory.write_text('boxes = ["a"]\n')
-    assert "no hosts in the group `sparks`" in refused("-y", str(inventory), "deploy.py")
-
-
-def test_an_inventory_that_is_no_python(tmp_path: Path) -> None:
-    inventory = tmp_path / "mine.py"
-    inventory.write_text("sparks = [\n")
-    assert "cannot be read: SyntaxError" in refused("-y", str(inventory), "deploy.py")
-
-
-def test_an_inventory_of_nothing(tmp_path: Path) -> None:
-    inventory = tmp_path / "mine.py"
-    inventory.write_text("")
-    assert "mine.py names no host" in refused("-y", str(inventory), "deploy.py")
-
-
-def test_a_list_that_is_no_fleet(tmp_path: Path) -> None:
-    inventory = tmp_path / "mine.py"
-    inventory.write_text('sparks = ["10.0.0.5"]\n')
-    assert 'sparks = fleet("10.0.0.5", …)' in refused("-y", str(inventory), "deploy.py")
+    inventory.write_text(text)
+    assert said in refused("-y", str(inventory), "deploy.py")
 
 
 def test_a_command_started_elsewhere(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparkfleet.node.lease import Keeper, serve
+from sparkfleet.facts.host import LEASE_SECONDS
+from sparkfleet.node.lease import SECONDS, Keeper, serve
 
 
 class Clock:
@@ -52,6 +53,11 @@ def test_silence_of_a_minute_ends_it_and_so_does_a_clock_set_back(
     keeper.renew("a")
     clock.now += silence
     assert keeper.take(request("b"))["answer"] == word
+
+
+def test_the_controller_waits_as_long_as_the_node() -> None:
+    """Each says it for itself: the node's program imports nothing of ours."""
+    assert LEASE_SECONDS == SECONDS
 
 
 def test_a_run_that_is_known_to_be_over_holds_nothing(keeper: Keeper) -> None:
