@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal, TypeVar
+from typing import Literal
 
 from sparkfleet.facts.host import HostFacts, Service, Unit, known
 from sparkfleet.facts.survey import AGENT_UNIT
@@ -16,8 +16,6 @@ from sparkfleet.spec.finding import Finding
 from sparkfleet.spec.lock import LockedModel, is_staged
 from sparkfleet.spec.plan import HostPlan, ServicePlan
 from sparkfleet.spec.release import Release
-
-T = TypeVar("T")
 
 ADDED_BY_PYTHON = "__pycache__/"
 
